@@ -1,6 +1,6 @@
 """MISSION: how fast it learns beside others, on one worker and on two, and how much memory it takes.
 
-    python pipelines/benchmarks/mission.py learn      # ns an entry, one core, CPU time
+    python pipelines/benchmarks/mission.py learn      # ns an entry, one core, CPU time (--width 4194304: in DRAM)
     python pipelines/benchmarks/mission.py classes    # the same with 20 classes
     python pipelines/benchmarks/mission.py quality    # accuracy, AUC and recall of the planted features
     python pipelines/benchmarks/mission.py seeds      # AUC and recall over five seeds, at three widths
@@ -10,7 +10,8 @@
     python pipelines/benchmarks/mission.py memory     # peak above the imports
 
 Rows are those of `datasets/rcv1_like.py`: 85 non-zeros on average, of a million words with ids below 2^30, 1,000 of
-which decide the label; k = 1000 and a sketch of 3 x 2^18 unless said otherwise. They are written once into --work.
+which decide the label; k = 1000 and width 2^18 unless said otherwise. They are written once into --work. With --json,
+`learn`, `classes`, `seeds` and `real` add their figures to a file, such as docs/mission-speed.json.
 
 Contenders of `learn` get the same rows in memory. MISSION: from blocks to its state, sketch and table cleared first.
 Hashing: a loop over 2^18 weights, in the style of our kernels, no table and no names. SGDClassifier: scikit-learn's
@@ -41,6 +42,7 @@ from _measure import (
     interleaved,
     one_and_two_workers,
     resident,
+    save,
     show,
     two_processes_against_one,
 )
@@ -90,6 +92,9 @@ def main() -> None:
 
 
 work_option = click.option("--work", type=click.Path(path_type=Path), default=Path("benchmark-data"), help="For rows.")
+json_option = click.option(
+    "--json", "path", type=click.Path(path_type=Path), help="The file to which figures are added."
+)
 rounds_option = click.option("--rounds", default=5, help="Of which the best counts.")
 
 
@@ -116,19 +121,26 @@ def learning(algorithm: daskfs.Mission, meta: Meta, blocks: list[SparseBlock]) -
     return run
 
 
-def show_costs(title: str, best: dict[str, float], entries: int, others: tuple[str, ...]) -> None:
+def show_costs(title: str, best: dict[str, float], entries: int, others: tuple[str, ...]) -> dict[str, Any]:
+    """Print what entries cost, and return the figures."""
     lines = [
         [name, f"{seconds / entries * 1e9:.1f}", *(f"{seconds / best[other]:.2f}" for other in others)]
         for name, seconds in best.items()
     ]
     show(title, ["", "ns an entry", *(f"x {other}" for other in others)], lines)
+    return {
+        name: {"ns_an_entry": round(seconds / entries * 1e9, 2)}
+        | {f"x {other}": round(seconds / best[other], 3) for other in others}
+        for name, seconds in best.items()
+    }
 
 
 @main.command()
 @work_option
 @rounds_option
 @click.option("--width", default=2**18, help="Of the sketch.")
-def learn(work: Path, rounds: int, width: int) -> None:
+@json_option
+def learn(work: Path, rounds: int, width: int, path: Path | None) -> None:
     """What an entry costs, beside feature hashing and scikit-learn."""
     train = rows_of(work, 100_000).train
     blocks = in_memory(train)
@@ -151,14 +163,16 @@ def learn(work: Path, rounds: int, width: int) -> None:
         "SGDClassifier": sgd,
     }
     best = interleaved(contenders, rounds, time.process_time)
-    show_costs(f"learning {len(y):,} rows, width {width:,}, CPU time", best, len(ids), ("SGDClassifier", "hashing"))
+    title, others = f"learning {len(y):,} rows, width {width:,}, CPU time", ("SGDClassifier", "hashing")
+    save(path, f"mission.py learn --width {width}", show_costs(title, best, len(ids), others))
 
 
 @main.command()
 @click.option("--classes", "n_classes", default=20)
 @work_option
 @rounds_option
-def classes(n_classes: int, work: Path, rounds: int) -> None:
+@json_option
+def classes(n_classes: int, work: Path, rounds: int, path: Path | None) -> None:
     """What an entry costs with several classes, in about the same memory as hashing."""
     train = rows_of(work, 100_000).train
     rng = np.random.default_rng(0)
@@ -180,7 +194,8 @@ def classes(n_classes: int, work: Path, rounds: int) -> None:
         "hashing to 2^15": hashing,
     }
     best = interleaved(contenders, rounds, time.process_time)
-    show_costs(f"{n_classes} classes, {len(y):,} rows, CPU time", best, len(ids), ("hashing to 2^15",))
+    costs = show_costs(f"{n_classes} classes, {len(y):,} rows, CPU time", best, len(ids), ("hashing to 2^15",))
+    save(path, f"mission.py classes --classes {n_classes}", costs)
 
 
 @main.command()
@@ -193,23 +208,30 @@ def quality(work: Path) -> None:
         for fields in ({"method": "paper"}, {}, {"refit": 1}, {"refit": 2}, {"method": "iht"}):
             selection = daskfs.select(rows.train, daskfs.Mission(K, width=width, **fields))  # type: ignore[arg-type]
             name = ", ".join(f"{field}={value}" for field, value in fields.items()) or "active"
-            lines.append([f"3 x {width:,}  {name}", *(f"{figure:.3f}" for figure in judged(selection, rows))])
+            lines.append([f"width {width:,}  {name}", *(f"{figure:.3f}" for figure in judged(selection, rows))])
     show("100,000 rows, one pass", ["", "accuracy", "AUC", "recall"], lines)
 
 
 @main.command()
 @work_option
 @click.option("--seeds", "n_seeds", default=5)
-def seeds(work: Path, n_seeds: int) -> None:
+@json_option
+def seeds(work: Path, n_seeds: int, path: Path | None) -> None:
     """AUC and recall with defaults, over several seeds of the rows, at three widths."""
-    lines = []
+    lines, figures = [], {}
     for width in (2**14, 2**18, 2**22):
         found = []
         for seed in range(n_seeds):
             rows = rows_of(work, 100_000, seed)
             found.append(judged(daskfs.select(rows.train, daskfs.Mission(K, width=width)), rows)[1:])
         auc, recall = np.mean(found, axis=0)
+        figures[f"width {width}"] = {
+            "auc": round(auc, 4),
+            "recall": round(recall, 4),
+            "by_seed": np.round(found, 4).tolist(),
+        }
         lines.append([f"{width:,}", f"{auc:.4f}", f"{recall:.4f}", "  ".join(f"{a:.4f}/{r:.3f}" for a, r in found)])
+    save(path, "mission.py seeds", figures)
     show(f"100,000 rows, defaults, {n_seeds} seeds", ["width", "AUC", "recall", "AUC/recall by seed"], lines)
 
 
@@ -246,23 +268,24 @@ REAL = {
 @work_option
 @click.option("--from", "source", type=click.Path(path_type=Path, exists=True), required=True, help="Public files.")
 @click.option("--seeds", "n_seeds", default=3, help="Of the selection.")
-def real(work: Path, source: Path, n_seeds: int) -> None:
+@json_option
+def real(work: Path, source: Path, n_seeds: int, path: Path | None) -> None:
     """Scores on unseen rows of real data, with defaults: average precision of splice sites, accuracy of the others."""
-    lines = []
+    lines, figures = [], {}
     for name, what in REAL.items():
-        paths = work / f"{name}.zarr", work / f"{name}.test.zarr"
-        for path, options in zip(paths, (what.train, what.test), strict=True):
-            if not path.exists():
+        outs = work / f"{name}.zarr", work / f"{name}.test.zarr"
+        for out, options in zip(outs, (what.train, what.test), strict=True):
+            if not out.exists():
                 command = [
                     sys.executable,
                     str(RECIPE.with_name(what.recipe)),
-                    str(path),
+                    str(out),
                     "--from",
                     str(source),
                     *options,
                 ]
                 subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        train, test = map(daskfs.open_dataset, paths)
+        train, test = map(daskfs.open_dataset, outs)
         for k in what.sizes:
             for width in what.widths:
                 metric = "average_precision" if name == "splice" else "accuracy"
@@ -271,8 +294,10 @@ def real(work: Path, source: Path, n_seeds: int) -> None:
                     selection = daskfs.select(train, daskfs.Mission(k, width=width), seed=seed)
                     scores.append(selection.evaluate(test).metrics[metric])
                 seconds = (time.process_time() - started) / n_seeds
+                figures[f"{name}, {k} features, width {width}"] = {metric: np.round(scores, 4).tolist()}
                 by_seed = "  ".join(f"{score:.4f}" for score in scores)
                 lines.append([name, f"{k:,}", f"{width:,}", f"{np.mean(scores):.4f}", by_seed, f"{seconds:.1f}"])
+    save(path, "mission.py real", figures)
     show("real data, defaults", ["", "features", "width", "score", "by seed", "CPU s"], lines)
 
 
@@ -330,7 +355,7 @@ def workers(count: int, widths: tuple[int, ...], work: Path, rounds: int) -> Non
         seconds, found = _on_workers(rows, algorithm, rounds)
         ratio = f"{seconds[1] / seconds[2]:.2f}"
         speeds = [f"{count / seconds[number] / 1e3:,.0f}k" for number in (1, 2)]
-        lines.append([f"{12 * width / 2**20:.1f} MiB", *speeds, ratio, f"{control:.2f}", *found])
+        lines.append([f"{16 * width / 2**20:.1f} MiB", *speeds, ratio, f"{control:.2f}", *found])
     columns = ["sketch", "rows/s, 1", "rows/s, 2", "ratio", "control", "AUC 1, 2", "recall 1, 2"]
     show(f"{count:,} rows, best of {rounds}", columns, lines)
 

@@ -1,9 +1,10 @@
 """MISSION, its methods and its baselines as users call them, each with the widest sketch that fits into a budget.
 
 Memory is what has to be kept, by formula: 4 bytes for a number, 8 for the id of a feature. A table holds its ids, a
-weight for every class, and for "active" the sum that decides on the steps; a sketch has a number for every cell and
-class, and "active" one more row of sums; idf has two rows of counts. Room that a table has to spare while rows stream
-by is not counted, nor are blocks.
+weight for every class, and for "active" the sum that decides on the steps and the unit of values; a sketch has a number
+for every cell and class; a cell of "active", of which there are twice the width, has a number for every class and the
+sum; idf has two rows of counts. Room that a table has to spare while rows stream by is not counted, nor are blocks, nor
+the units of other features, which data of zeros and ones do not need.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ def mission(**fields: Any) -> Contender:
 def kept_bytes(n_scores: int, n_select: int, width: int, fields: dict[str, Any]) -> int:
     """What a method keeps.
 
-    >>> kept_bytes(1, 10_000, 2**14, {}) == 4 * 4 * 2**14 + 10_000 * (8 + 4 + 4)
+    >>> kept_bytes(1, 10_000, 2**14, {}) == 2 * 2**14 * (4 + 4) + 10_000 * (8 + 4 + 4 + 4)
+    True
+    >>> kept_bytes(20, 10_000, 2**14, {}) == 2 * 2**14 * (20 * 4 + 4) + 10_000 * (8 + 20 * 4 + 4 + 4)
     True
     """
     method, vector = fields.get("method", "active"), NUMBER * n_scores
@@ -87,11 +90,11 @@ def kept_bytes(n_scores: int, n_select: int, width: int, fields: dict[str, Any])
     if method == "iht":
         return (n_select + IHT_ROW) * (ID + 2 * vector)
     counts = 2 * NUMBER * count_cells(width) if fields.get("idf") else 0
-    sums = NUMBER if method == "active" else 0
-    sketch = width * (DEPTH * vector + sums) + counts
+    is_active = method == "active"
+    sketch, pace = width * (2 * (vector + NUMBER) if is_active else DEPTH * vector) + counts, 2 * NUMBER * is_active
     if fields.get("per_class"):
-        return sketch + n_scores * n_select * (ID + NUMBER + sums)
-    return sketch + n_select * (ID + vector + sums)
+        return sketch + n_scores * n_select * (ID + NUMBER + pace)
+    return sketch + n_select * (ID + vector + pace)
 
 
 def _widest(task: Task, setting: Setting, fields: dict[str, Any]) -> int | None:

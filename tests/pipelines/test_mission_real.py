@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import daskfs
+from daskfs.algorithms.mission.state import empty_memory, room_of
+
 SMALL = "0.05"  # MiB
 MISSION = {"hashing", "IHT", "MISSION, paper", "MISSION, active"}
 
@@ -116,6 +119,9 @@ def test_species(tables, genomes):
 
 def test_memory_is_that_of_the_arrays_a_run_keeps(tables):
     contenders = importlib.import_module("_contenders")
-    assert contenders.kept_bytes(1, 1000, 2**16, {}) == 2**20 + 16_000
-    assert contenders.kept_bytes(15, 50_000, 2**16, {}) == 4 * 2**16 * (3 * 15 + 1) + 50_000 * (8 + 4 * 15 + 4)
+    for loss, n_scores in (("logistic", 1), ("softmax", 15)):
+        algorithm = daskfs.Mission(1000, loss=loss, width=2**16)
+        memory = empty_memory(algorithm, n_scores, room_of(algorithm, 0))
+        a_slot = sum(array[:, :1].nbytes for array in (memory.keys, memory.weights, memory.pace))
+        assert contenders.kept_bytes(n_scores, 1000, 2**16, {}) == memory.cells.nbytes + 1000 * a_slot
     assert contenders.kept_bytes(20, 1000, 2**16, {"method": "hashing"}) == 20 * 4 * 2**16

@@ -36,6 +36,7 @@ from daskfs.algorithms.mission.row_kernels import (
 )
 from daskfs.algorithms.mission.sketch_kernels import AHEAD, prefetch_all, squared_norm
 from daskfs.algorithms.mission.table_kernels import find
+from daskfs.algorithms.mission.unit_kernels import bits_of_units
 from daskfs.jit import helper, summing, summing_helper
 
 _ZERO = np.float32(0)
@@ -43,10 +44,10 @@ _NOT_SIGN = np.uint32(0x7FFFFFFF)
 
 
 @summing_helper
-def hash_row(ids, values, outside, first, size, hashes, v):
+def hash_row(ids, values, outside, units, unit_bits, first, size, hashes, v, slots):
     """Write the short hashes of a row's features and their values outside the tables.
 
-    Return the sum of squared values, which is finite if all values are finite.
+    Return the sum of squared values, which is finite if all values are finite. The array `slots` is working memory.
     """
     own, inner, square = ids[first : first + size], values[first : first + size], _ZERO
     for q in range(size):
@@ -56,6 +57,12 @@ def hash_row(ids, values, outside, first, size, hashes, v):
         outer = outside[first : first + size]
         for q in range(size):
             v[q] = outer[q]
+    elif len(units):
+        for q in range(size):
+            slots[q] = units[cell_of(hashes[q], unit_bits)]
+        for q in range(size):
+            x = inner[q] * float_of(np.uint32(slots[q] >> np.uint64(32)))
+            v[q] = x if np.uint32(slots[q]) == np.uint32(own[q]) and x != _ZERO else v[q]
     return square
 
 
@@ -72,6 +79,7 @@ def learn_active(rows, memory, rule):
     weights, pace = memory.weights[0], memory.pace[0]
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
     hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
+    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
     w, total = np.empty(most, np.float32), np.empty(most, np.float32)
     w_bits, total_bits = w.view(np.uint32), total.view(np.uint32)
     maybe, slots = np.empty(most + 1, np.int32), np.empty(most, np.uint32)
@@ -79,7 +87,9 @@ def learn_active(rows, memory, rule):
     one, rate, decay, b = np.empty(1, np.float32), rule.rate, np.float32(rule.decay), np.float32(rule.bias_value)
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
-        if not is_finite(hash_row(rows.ids, rows.values, rows.outside, a, size, hashes, v)):
+        if not is_finite(
+            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
+        ):
             return r
         if weight == 0:
             continue
@@ -125,7 +135,7 @@ def learn_active(rows, memory, rule):
         if float_of(largest) > np.float32(status[THRESHOLD]):
             for q in range(size):
                 is_large = abs(w[q]) > status[THRESHOLD] and v[q] != 0
-                if is_large and enter_table(rows, a + q, hashes[q], memory, rule, 0, one):
+                if is_large and enter_table(rows, a + q, hashes[q], v[q], memory, rule, 0, one):
                     prune(memory, rule, 0)
     memory.totals[ROWS] += n
     return n
@@ -157,6 +167,7 @@ def learn_active_classes(rows, memory, rule):
     n_tables = len(keys)
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
     hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
+    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
     bases, n_tables_of, some = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most + 1, np.int32)
     total, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     # Entries inside a table: their number in the row, the table and the slot; the value, and the weight in the cell.
@@ -167,7 +178,9 @@ def learn_active_classes(rows, memory, rule):
         mark_tables(cells, keys, bits, C)
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
-        if not is_finite(hash_row(rows.ids, rows.values, rows.outside, a, size, hashes, v)):
+        if not is_finite(
+            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
+        ):
             return r
         if weight == 0:
             continue
@@ -216,7 +229,7 @@ def learn_active_classes(rows, memory, rule):
             cells[bases[inside[i, 0]] + inside[i, 1]] = inner[i, 1]
         for u in range(n_large):
             for t in range(n_tables):
-                if enter_table(rows, a + some[u], hashes[some[u]], memory, rule, t, vector):
+                if enter_table(rows, a + some[u], hashes[some[u]], v[some[u]], memory, rule, t, vector):
                     prune(memory, rule, t)
     memory.totals[ROWS] += n
     return n

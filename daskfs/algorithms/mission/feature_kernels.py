@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from daskfs.algorithms.mission.memory_kernels import NO_UNITS
 from daskfs.algorithms.mission.sketch_kernels import fold
 from daskfs.algorithms.mission.table_kernels import find, find_ids, insert_ids, mix
+from daskfs.algorithms.mission.unit_kernels import bits_of_units, measure_units, outside_of_entry
 from daskfs.jit import helper, kernel, warms
 from daskfs.protocol import NO_PARENT
 
@@ -138,29 +140,13 @@ def entries_in(indptr, ids, values, keys):
 
 
 @kernel
-def scale_some(ids, keys, unit, values, outside):
-    """Multiply the values of the features in the hash table `keys` by their unit, both inside and outside tables."""
-    shift = np.uint64(52)
-    flags = np.zeros(1 << 12, np.uint8)
-    for slot in range(len(keys)):
-        if keys[slot] != 0:
-            flags[mix(keys[slot] - _ONE) >> shift] = 1
-    for e in range(len(ids)):
-        h = mix(ids[e])
-        if flags[h >> shift]:
-            slot = find(keys, ids[e] + _ONE, h)
-            if slot >= 0:
-                values[e] = outside[e] = np.float32(values[e] * unit[slot])
-
-
-@kernel
-def scale_entries(indptr, ids, values, keys, mean, unit):
-    """Return indptr, ids, values inside tables and values outside tables of rows with scaled features.
+def scale_entries(indptr, ids, values, keys, mean, unit, units):
+    """Return indptr, ids, values inside tables and values outside tables of rows with standardised features.
 
     The value v of a feature in the hash table `keys` becomes (v − mean) · unit. Where a row lacks such a feature, v is
-    0, and an entry is appended unless the mean is 0. Outside the tables other features have the sign of the value, and
-    so have features in the hash table whose unit is 0.
+    0, and an entry is appended. The `units` of other features are slots of `unit_kernels`.
     """
+    bits = bits_of_units(units)
     always, last_row = np.flatnonzero(mean), np.full(len(keys), -1, np.int64)
     n, o, total = len(indptr) - 1, 0, len(ids) + (len(indptr) - 1) * len(always)
     out_indptr, out_ids = np.zeros(n + 1, np.int64), np.empty(total, np.uint64)
@@ -172,7 +158,7 @@ def scale_entries(indptr, ids, values, keys, mean, unit):
             if slot >= 0:
                 last_row[slot], factor, v = r, unit[slot], v - mean[slot]
             out_ids[o], inside[o] = ids[e], v * factor if factor > 0 else v
-            outside[o] = inside[o] if factor > 0 else np.sign(v)
+            outside[o] = inside[o] if factor > 0 else outside_of_entry(ids[e], np.float32(v), units, bits)
             o += 1
         for slot in always:
             if last_row[slot] != r:
@@ -189,8 +175,8 @@ def compile_scaling() -> None:
     indptr, ids, values, keys = np.array([0, 2]), np.arange(2, dtype=np.uint64), np.ones(2, np.float32), _some_keys()
     for array in (indptr, ids, values):
         array.flags.writeable = False
-    scale_some(ids, keys, np.ones(4), np.ones(2, np.float32), np.ones(2, np.float32))
-    scale_entries(indptr, ids, values, keys, np.ones(4), np.ones(4))
+    scale_entries(indptr, ids, values, keys, np.ones(4), np.ones(4), NO_UNITS)
+    measure_units(ids, values, 1)
 
 
 def _some_keys():

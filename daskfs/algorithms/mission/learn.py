@@ -34,7 +34,7 @@ from daskfs.algorithms.mission.memory_kernels import (
     read_weights,
 )
 from daskfs.algorithms.mission.paper_kernels import learn_sketch, learn_sketch_fast
-from daskfs.algorithms.mission.rows import multiply_values, slice_rows, take_rows, windows
+from daskfs.algorithms.mission.rows import multiply_values, outside_of, slice_rows, take_rows, windows
 from daskfs.algorithms.mission.scaling import Scaling, in_units_of, scale_rows, units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
@@ -132,6 +132,7 @@ def learn_halves(
     if order is not None:
         rows, nulls, numbers = take_rows(rows, order), nulls[order], numbers[order]
     rows = multiply_values(scale_rows(rows, state.scaling), state.idf)
+    rows = rows._replace(outside=outside_of(rows))  # by ids without salts
     rule = rule_of(params, state.room, state.calibration, state.n_shards)
     for memory, own in zip(halves.memories, learners(state.seed, rows, nulls, numbers), strict=True):
         _learn_memory(params, memory, rule, own)

@@ -19,6 +19,10 @@ _ONE, _ZERO = np.float32(1), np.float32(0)
 _ALL_SHARDS = np.float32(0.9999)  # shares add up to one, up to rounding
 
 
+NO_UNITS = np.empty(0, np.uint64)
+NO_UNITS.flags.writeable = False
+
+
 class SparseRows(NamedTuple):
     """Rows to learn from, in CSR form."""
 
@@ -26,13 +30,15 @@ class SparseRows(NamedTuple):
     ids: NDArray[np.uint64]
     values: NDArray[np.float32]
     outside: NDArray[np.float32]
-    """(entries,): the values of features while in no table; empty where these are −1 and +1, the signs of `values`."""
+    """(entries,): the values of features while in no table; empty where these follow from `values` and `units`."""
     pairs: NDArray[np.uint64]
     """(entries, 2): the parents of every interaction; (0, 2) without interactions."""
     y: NDArray[np.float64]
     """(rows,): the target as the losses take it, or the class number."""
     weight: NDArray[np.float32]
     """(rows,): weights of rows, or empty where all rows have weight 1."""
+    units: NDArray[np.uint64] = NO_UNITS
+    """The slots of `unit_kernels`; empty where values count by their sign."""
 
 
 class Memory(NamedTuple):
@@ -209,11 +215,11 @@ def keep_largest(keys, weights, pace, parents, memory, rule, t):
 
 
 @inlined
-def enter_table(rows, e, h, memory, rule, t, vector):
+def enter_table(rows, e, h, x, memory, rule, t, vector):
     """Move the weight of entry e's feature, which has short hash h, from its cell into table t if it is large enough.
 
-    Its norm must be above the table's threshold. Return whether the table is full and must be pruned. The array
-    `vector` is working memory for the weights of a feature.
+    Its norm must be above the table's threshold. Return whether the table is full and must be pruned. Outside the
+    tables the entry has value x. The array `vector` is working memory for the weights of a feature.
     """
     C, V = len(memory.bias), len(vector)
     read_cell(memory.cells, h, rule.bits, C, t * V, vector)
@@ -226,7 +232,7 @@ def enter_table(rows, e, h, memory, rule, t, vector):
     memory.keys[t, slot] = rows.ids[e] + np.uint64(1)
     copy_row(vector, memory.weights[t, slot])
     memory.pace[t, slot, SUM] = take_from_cell(memory.cells, h, rule.bits, C, t * V, V)
-    memory.pace[t, slot, UNIT] = (rows.outside[e] if len(rows.outside) else np.sign(rows.values[e])) / rows.values[e]
+    memory.pace[t, slot, UNIT] = x / rows.values[e]
     if len(rows.pairs):
         copy_row(rows.pairs[e], memory.parents[t, slot])
     memory.status[t, COUNT] += 1

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.mission.feature_kernels import append_pairs, count_features, count_pairs, larger_of_two
 from daskfs.algorithms.mission.memory_kernels import Memory, SparseRows
 from daskfs.algorithms.mission.table_kernels import insert_ids
+from daskfs.algorithms.mission.unit_kernels import values_outside
 from daskfs.errors import OptionError, RowError
 from daskfs.protocol import NO_PARENT, Meta, RowBlock, SparseBlock
 
@@ -54,22 +55,20 @@ def read_only(*arrays: NDArray[Any]) -> SparseRows:
 NO_ROWS = read_only(
     np.zeros(1, np.int64), np.empty(0, np.uint64), _NO_WEIGHT, _NO_WEIGHT, _NO_PAIRS, np.empty(0), _NO_WEIGHT
 )
-SIGNS = NO_ROWS.outside
-"""`SparseRows.outside` of rows whose values outside the tables are the signs of their values."""
 
 
 def outside_of(rows: SparseRows) -> NDArray[np.float32]:
     """Return the values of features while in no table."""
-    return rows.outside if len(rows.outside) else np.sign(rows.values)
+    return rows.outside if len(rows.outside) else values_outside(rows.ids, rows.values, rows.units)
 
 
 def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
     """Return the rows from `start` up to, but not including, `stop`."""
     first, last = rows.indptr[start], rows.indptr[stop]
     pairs = rows.pairs[first:last] if len(rows.pairs) else rows.pairs
-    weight = rows.weight[start:stop] if len(rows.weight) else rows.weight
+    weight, y = rows.weight[start:stop] if len(rows.weight) else rows.weight, rows.y[start:stop]
     ids, values, outside = (array[first:last] for array in (rows.ids, rows.values, rows.outside))
-    return read_only(rows.indptr[start : stop + 1] - first, ids, values, outside, pairs, rows.y[start:stop], weight)
+    return read_only(rows.indptr[start : stop + 1] - first, ids, values, outside, pairs, y, weight, rows.units)
 
 
 def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:

@@ -1,13 +1,14 @@
 """Units of features: MISSION learns from values that do not depend on the units in which features are measured.
 
-A look at the first rows tells the features that have different values in many rows, the *numeric* features. Their
-values v become (v − mean) / standard deviation if the feature is in most rows, and v / root mean square otherwise.
+The first rows tell the features that are in most rows. Values v of these *numeric* features become (v − mean) /
+standard deviation.
 
-All other features are rare or have a single value, as words do. They count as −1 or +1 as long as they are outside the
-tables. A table keeps the unit of each of its features, the size of the value with which the feature entered, and there
-values are divided by this unit.
+Values of other features are divided by the mean size of the feature's values in the first rows. There are 2¹⁶ slots for
+these units: see `unit_kernels`. Features without a slot, which are rare or always of one size, as words are, count as
+−1 or +1 as long as they are outside the tables. A table keeps the unit of each of its features; one that enters without
+a slot has the size of the value with which it entered.
 
-A feature is treated without regard to other features, so that new units of one feature change nothing.
+A feature is treated without regard to the values of other features, so that new units of one feature change nothing.
 """
 
 from __future__ import annotations
@@ -17,34 +18,40 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.mission.feature_kernels import scale_entries, scale_some
-from daskfs.algorithms.mission.memory_kernels import UNIT, Memory, SparseRows
-from daskfs.algorithms.mission.rows import SIGNS, outside_of, read_only, slice_rows
+from daskfs.algorithms.mission.feature_kernels import scale_entries
+from daskfs.algorithms.mission.memory_kernels import NO_UNITS, UNIT, Memory, SparseRows
+from daskfs.algorithms.mission.rows import NO_ROWS, outside_of, read_only, slice_rows
 from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
+from daskfs.algorithms.mission.unit_kernels import measure_units
 from daskfs.protocol import Meta
 
-_NUMERIC = 1 / 4  # share of the first rows, from which on a feature with different values is numeric
-_MIN_ROWS = 8  # that tell its moments
+_UNIT_BITS = 16  # 2^16 slots take 512 KiB, and fit into the cache of a processor
 _SAME = 1e-9  # relative variance of |v| below which all values are the same
 _MAX_ID = 1 << 16  # up to which ids index arrays
 _LOOK = 1 << 15  # entries to look at where ids are larger and must be sorted, in at least _LOOK_ROWS rows
 _LOOK_ROWS = 64
+_NO_MOMENTS = np.zeros(1, np.uint64), np.zeros(1), np.zeros(1)
 
 
 @dataclass(slots=True)
 class Scaling:
-    """The moments of numeric features, in a hash table."""
+    """The moments of numeric features, in a hash table, and the typical values of others."""
 
     keys: NDArray[np.uint64]
     mean: NDArray[np.float64]
     unit: NDArray[np.float64]
     """A value v becomes (v − mean) · unit; the unit is 0 where all first rows have the same value."""
+    units: NDArray[np.uint64]
+    """The slots of `unit_kernels`."""
 
     @classmethod
     def measure(cls, rows: SparseRows, centre: bool) -> Scaling:
-        """Return the moments of numeric features from the first rows, with means of 0 unless `centre` is true."""
+        """Return moments and typical values from the first rows, with no numeric features unless `centre` is true."""
         if _are_all_one(rows.values):  # words, of which none is numeric
-            return cls(np.zeros(1, np.uint64), np.zeros(1), np.zeros(1))
+            return cls(*_NO_MOMENTS, NO_UNITS)
+        units = measure_units(rows.ids, rows.values, _count_unit_bits(len(rows.ids)))
+        if not centre:
+            return cls(*_NO_MOMENTS, units)
         if int(rows.ids.max(initial=0)) > _MAX_ID:
             stop = int(np.searchsorted(rows.indptr, _LOOK, side="right")) - 1
             rows = slice_rows(rows, 0, min(len(rows.y), max(stop, _LOOK_ROWS)))
@@ -58,19 +65,15 @@ class Scaling:
         spread = np.bincount(at, np.square(np.abs(values) - size[at]), len(features)) / often
         is_constant = spread <= _SAME * size**2
         mean = np.bincount(at, values, len(features)) / n
-        centred = centre & (2 * count > n) & (~is_constant | (count == n))
-        mean[~centred] = 0.0
-        # Rows without a feature have the value 0: they count in the variance, but not in the mean square of values.
+        numeric = (2 * count > n) & (~is_constant | (count == n))
+        # Rows without a feature have the value 0.
         variance = (np.bincount(at, np.square(values - mean[at]), len(features)) + (n - count) * mean**2) / n
-        square = np.where(centred, variance, size**2 + spread)
-        numeric = centred | ((count >= max(_MIN_ROWS, _NUMERIC * n)) & ~is_constant)
-        single = centred & (variance <= _SAME * mean**2)
-        unit = 1 / np.sqrt(np.where(single | (square == 0), 1.0, square))
-        unit[single] = 0.0
+        single = variance <= _SAME * mean**2
+        unit = np.where(single, 0.0, 1 / np.sqrt(np.where(single, 1.0, variance)))
         keys = np.zeros(1 << (2 * int(numeric.sum())).bit_length(), np.uint64)
         insert_ids(features[numeric], keys)
         slots = find_ids(features[numeric], keys)
-        scaling = cls(keys, np.zeros(len(keys)), np.zeros(len(keys)))
+        scaling = cls(keys, np.zeros(len(keys)), np.zeros(len(keys)), units)
         scaling.mean[slots], scaling.unit[slots] = mean[numeric], unit[numeric]
         return scaling
 
@@ -83,17 +86,14 @@ class Scaling:
 
 
 def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
-    """Return the rows with scaled values of numeric features, and with −1 or +1 for all others outside the tables."""
+    """Return the rows with standardised values of numeric features, and typical values of others outside the tables."""
     if scaling is None:
         return rows
-    if scaling.mean.any():
-        arrays = scale_entries(rows.indptr, rows.ids, rows.values, scaling.keys, scaling.mean, scaling.unit)
-        return read_only(*arrays, rows.pairs, rows.y, rows.weight)
+    scaled = read_only(*rows._replace(outside=NO_ROWS.outside, units=scaling.units))
     if not scaling.keys.any():
-        return rows._replace(outside=SIGNS)
-    values, outside = rows.values.copy(), np.sign(rows.values)
-    scale_some(rows.ids, scaling.keys, scaling.unit, values, outside)
-    return read_only(rows.indptr, rows.ids, values, outside, rows.pairs, rows.y, rows.weight)
+        return scaled
+    arrays = scale_entries(*rows[:3], scaling.keys, scaling.mean, scaling.unit, scaled.units)
+    return read_only(*arrays, *scaled[4:])
 
 
 def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
@@ -107,6 +107,11 @@ def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
     return units
 
 
+def _count_unit_bits(entries: int) -> int:
+    """Return the logarithm of the number of slots for rows with so many entries."""
+    return min(_UNIT_BITS, max(1, (4 * entries).bit_length()))
+
+
 def _are_all_one(values: NDArray[np.float32]) -> bool:
     return len(values) == 0 or bool(values.min() == 1 == values.max())
 
@@ -116,8 +121,8 @@ def scaling_nbytes(meta: Meta) -> int:
     per_row = meta.n_entries / max(1, meta.n_samples)
     entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
     looked_at = min(meta.n_entries, max(_LOOK, int(_LOOK_ROWS * per_row)))
-    numeric = min(meta.n_features, int(per_row / _NUMERIC) + 1)
-    arrays = 12 * 8 * (min(meta.n_features, _MAX_ID) + looked_at)
+    numeric = min(meta.n_features, int(2 * per_row) + 1)
+    arrays = 12 * 8 * (min(meta.n_features, _MAX_ID) + looked_at) + (34 << _count_unit_bits(meta.n_entries))
     return arrays + 24 * 4 * numeric + (48 if meta.kind == "dense" else 16) * entries
 
 

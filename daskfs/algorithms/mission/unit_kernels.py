@@ -1,0 +1,86 @@
+"""Kernels of typical values: the sizes of values of features outside the tables, as the first rows show them.
+
+Typical values are in 2^b slots, each with one feature or none. A slot is a number of 64 bits: in the lower half the
+lower bits of the feature's id, by which it is recognised, and in the upper half, as float32, the unit of the feature: 1
+over the mean size of its values. A value v of a feature with a unit counts as v · unit, and else as its sign.
+
+Features of which the first rows have one size only have no slot, since their sign says as much. Of features that share
+a slot, one that has most of the entries gets it (R. Boyer, J. S. Moore, *MJRTY: A Fast Majority Vote Algorithm*, 1991).
+Whether a feature has a slot does not depend on the units in which it is measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from daskfs.algorithms.mission.cell_kernels import bits_of, cell_of, float_of, short_hash
+from daskfs.jit import helper, inlined, kernel, warms
+
+_SAME = np.float32(1e-4)  # relative difference of sizes that are the same up to rounding
+_HALF = np.uint64(32)
+
+
+@inlined
+def bits_of_units(units):
+    """Return b, the logarithm of the number of slots."""
+    bits = 0
+    while (1 << bits) < len(units):
+        bits += 1
+    return bits
+
+
+@helper
+def outside_of_entry(feature, v, units, bits):
+    """Return a value as it counts outside the tables."""
+    if len(units) > 0:
+        slot = units[cell_of(short_hash(feature), bits)]
+        x = v * float_of(np.uint32(slot >> _HALF))
+        if np.uint32(slot) == np.uint32(feature) and x != 0:
+            return x
+    return np.sign(v)
+
+
+@kernel
+def values_outside(ids, values, units):
+    """Return values as they count outside the tables."""
+    out, bits = np.empty(len(ids), np.float32), bits_of_units(units)
+    for e in range(len(ids)):
+        out[e] = outside_of_entry(ids[e], values[e], units, bits)
+    return out
+
+
+@kernel
+def measure_units(ids, values, bits):
+    """Return the slots of features, from the entries of the first rows; no slots if no feature has one."""
+    n = 1 << bits
+    owners, votes, counts = np.zeros(n, np.uint64), np.zeros(n, np.int32), np.zeros(n, np.int32)
+    first, ratios, differ = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.bool_)
+    for e in range(len(ids)):
+        size, at = abs(values[e]), cell_of(short_hash(ids[e]), bits)
+        if size == 0:
+            continue
+        if votes[at] > 0 and owners[at] != ids[e]:
+            votes[at] -= 1
+            continue
+        if votes[at] == 0 and (owners[at] != ids[e] or counts[at] == 0):
+            owners[at], first[at], ratios[at], counts[at], differ[at] = ids[e], size, 0, 0, False
+        ratio = size / first[at]
+        votes[at], counts[at], ratios[at] = votes[at] + 1, counts[at] + 1, ratios[at] + ratio
+        differ[at] |= abs(ratio - 1) > _SAME
+    units, n_units = np.zeros(n, np.uint64), 0
+    for at in range(n):
+        if differ[at]:
+            unit = np.float32(1) / (first[at] * ratios[at] / np.float32(counts[at]))
+            if 0 < unit < np.inf:
+                units[at] = (np.uint64(bits_of(unit)) << _HALF) | np.uint64(np.uint32(owners[at]))
+                n_units += 1
+    return units if n_units > 0 else units[:0].copy()
+
+
+@warms
+def _warm_up() -> None:
+    ids, values, units = np.arange(2, dtype=np.uint64), np.ones(2, np.float32), np.zeros(2, np.uint64)
+    for array in (ids, values, units):
+        array.flags.writeable = False
+    measure_units(ids, values, 4)
+    values_outside(ids, values, units)
