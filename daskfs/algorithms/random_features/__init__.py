@@ -110,6 +110,9 @@ class SparseRandomFeatures(Algorithm):
     keep
         Names of columns whose linear terms are always in the model, without a penalty, and are not counted in
         `n_select`.
+    balanced
+        Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
+        weights, scores and probabilities stay as they are; only the threshold of predictions moves.
 
     Examples
     --------
@@ -139,6 +142,7 @@ class SparseRandomFeatures(Algorithm):
     tolerance: float = 1e-4
     inputs_per_feature: int | Literal["auto"] | None = "auto"
     keep: tuple[str, ...] = ()
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kernel", self.kernel, Kernel)

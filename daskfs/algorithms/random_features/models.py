@@ -2,8 +2,8 @@
 
 With the squared loss all scores share one Gram matrix. With other losses every score has its own Gram matrix, weighted
 by the curvature of the loss at the current scores. A penalty, or exactly `n_select` features, are chosen from the path
-of solutions on the last Gram matrix, and penalties also from the path of linear terms alone. The choice takes one more pass, in which all models on the path score the
-held-back rows.
+of solutions on the last Gram matrix, and a penalty also from the path of the linear terms alone. The choice takes one
+more pass, in which all these models score the held-back rows.
 """
 
 from __future__ import annotations
