@@ -1,6 +1,6 @@
 """How daskfs does on data as people have them: sorted, unscaled, with gaps, dates and ids, in several classes.
 
-Run `python pipelines/benchmarks/as_it_is.py [trials] [sets] [damage] [weights] [quarter] [rare]`, for all without words:
+Run `python pipelines/benchmarks/as_it_is.py [trials] [sets] [damage] [weights] [quarter] [rare]`, or without words:
 
 trials   what once went wrong without a warning, on data made here
 sets     features chosen by default against SelectKBest, an L1 path and a random forest, after the same refit
