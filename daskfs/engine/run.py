@@ -24,7 +24,9 @@ from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialR
 from daskfs.engine.shards import most_shards, one_blas_thread
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
 from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule
+from daskfs.selection.evaluation import class_shares
 from daskfs.selection.inputs import Inputs
+from daskfs.selection.metrics import constant_scores
 from daskfs.selection.products import feature_names, named_products
 from daskfs.selection.selection import Selection
 from daskfs.store.dataset.dataset import Dataset, open_dataset
@@ -200,9 +202,13 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     fills = Fills.from_record(dataset.attributes.get("missing"))
     columns_of_table = dataset.attributes.get("columns") or ()
     formats = {row["column"]: row["format"] for row in columns_of_table if "format" in row}
-    return Selection.from_result(
+    selection = Selection.from_result(
         result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names, formats
     )
+    if selection.classes is None or not getattr(params, "balanced", False):
+        return selection
+    scores = constant_scores(selection.loss or "logistic", class_shares(dataset), one_score=selection.weights.ndim == 1)
+    return replace(selection, threshold=scores)
 
 
 def check_targets(algorithm: Algorithm, dataset: Dataset) -> None:
@@ -290,6 +296,8 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
         why = "so few rows carry no more" if is_most else "with more rounds there will be more"
     if count < wanted and (result.error_control is None or count == result.error_control.n_searched):
         yield f"{count:,} features of the {wanted:,} asked for: {why}"
+    if result.classes is None and getattr(params, "balanced", False):
+        yield "balanced has no effect: the target is a number"
     n_values = len(dataset.classes or ())
     is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
     if is_guess and 0 < 10 * n_values <= dataset.n_samples:

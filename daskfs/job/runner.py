@@ -245,9 +245,10 @@ class JobRun(DataSteps):
         assert test is not None
         if not len(selection.features):  # error control reports none
             return {}
-        algorithm = registrations()["univariate"].algorithm(min(len(selection.features), train.meta.n_features))
+        params, count = self.job.select.params, min(len(selection.features), train.meta.n_features)
+        algorithm = registrations()["univariate"].algorithm(count, balanced=getattr(params, "balanced", False))
         wanted = self.job.evaluate is None or self.job.evaluate.univariate
-        if not wanted or isinstance(self.job.select.params, type(algorithm)) or must_transpose(train, algorithm):
+        if not wanted or isinstance(params, type(algorithm)) or must_transpose(train, algorithm):
             return {}
         try:
             with warnings.catch_warnings():

@@ -92,8 +92,8 @@ class Baseline:
             shown = " and ".join(_shown(name, intervals) for name in includes)
             return True, f"no better than always saying {answer}, the most frequent class: {shown}"
         if includes.get("balanced_accuracy"):
-            shown = _shown("balanced_accuracy", intervals)
-            return False, f"predicts classes no better than always saying {answer} ({shown}), but its scores order rows"
+            same = f"no better than always saying {answer} ({_shown('balanced_accuracy', intervals)})"
+            return False, f"predicts classes {same}, but its scores order rows: see balanced=True"
         return False, ""
 
 

@@ -231,6 +231,17 @@ def linear_scores(columns: ColumnSlices, weights: NDArray[np.float64], intercept
         yield slice(done, n_rows), np.tile(intercept, (n_rows - done, 1)).reshape(n_rows - done, *weights.shape[1:])
 
 
+def class_shares(dataset: Dataset) -> NDArray[np.float64]:
+    """Return the share of each of a dataset's classes in the weight of all rows, read without the features."""
+    classes = dataset.classes or ()
+    truth, totals = Truth(dataset, classes, dataset.n_samples), np.zeros(len(classes))
+    for start in range(0, truth.rows, WINDOW_CELLS):
+        numbers, weight = truth.take(min(WINDOW_CELLS, truth.rows - start))
+        totals += np.bincount(numbers, weight, len(classes))
+    shares: NDArray[np.float64] = totals / totals.sum()
+    return shares
+
+
 def score(scores: Scores, truth: Truth, classes: Sequence[Label] | None, targets: Sequence[str] | None = None) -> float:
     """Return the balanced accuracy of scores, or R² for a real target, without regard to weights of rows."""
     tally = ScoreTally(None if classes is None else len(classes), truth.n_labels, len(targets or (0,)))
@@ -246,14 +257,19 @@ def evaluate(
     targets: Sequence[str] | None,
     sample: FeatureSample | None,
     progress: CountProgress,
+    predict: Callable[[NDArray[np.float64]], NDArray[np.int64]] = predicted_classes,
+    odds_of: Callable[[NDArray[np.float64]], NDArray[np.float64]] = log_odds,
 ) -> Evaluation:
-    """Return the metrics of classes, or those of one or several real targets if `classes` is None."""
+    """Return the metrics of classes, or those of one or several real targets if `classes` is None.
+
+    `predict` returns the class numbers for scores, and `odds_of` their log-odds.
+    """
     if targets is not None:
         evaluation = _evaluate_targets(scores, truth, targets, sample, progress)
     elif classes is None:
         evaluation = _evaluate_values(scores, truth, sample, progress)
     else:
-        evaluation = _evaluate_classes(scores, truth, classes, sample, progress)
+        evaluation = _evaluate_classes(scores, truth, classes, sample, progress, predict, odds_of)
     if sample is None:
         return evaluation
     best = sample.best(None if classes is None else len(classes))
@@ -308,7 +324,13 @@ def _evaluate_targets(
 
 
 def _evaluate_classes(
-    scores: Scores, truth: Truth, classes: Sequence[Label], sample: FeatureSample | None, progress: CountProgress
+    scores: Scores,
+    truth: Truth,
+    classes: Sequence[Label],
+    sample: FeatureSample | None,
+    progress: CountProgress,
+    predict: Callable[[NDArray[np.float64]], NDArray[np.int64]],
+    odds_of: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Evaluation:
     """Return the metrics of classes; progress counts every row once, and once more for each class."""
     tally, loss, count = ClassTally(len(classes), truth.n_labels), MeanTally(), len(classes)
@@ -316,7 +338,7 @@ def _evaluate_classes(
     with tempfile.TemporaryFile() as file:  # it has no name: a killed process leaves nothing behind
         ranks = SortedScores(file, count)
         for window, numbers, weight in truth.beside(scores):
-            odds, predicted = log_odds(window), predicted_classes(window)
+            odds, predicted = odds_of(window), predict(window)
             tally.add(numbers, predicted, weight)
             confusion.add(numbers, predicted, weight)
             if count == 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 def to_sklearn(selection: Selection) -> BaseEstimator:
     """Return a fitted scikit-learn model; see `Selection.to_sklearn`."""
     selection = selection.model
+    if selection.threshold is not None:
+        selection = replace(selection, intercept=selection.intercept - selection.threshold, threshold=None)
     if selection.products is not None:
         raise OptionError("features that are products of two others: no plain scikit-learn model makes them")
     if selection.inputs is not None:

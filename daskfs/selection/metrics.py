@@ -297,6 +297,36 @@ def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
     return (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
 
+def constant_scores(loss: str, shares: NDArray[np.float64], one_score: bool) -> NDArray[np.float64]:
+    """Return the score of every class, or with `one_score` of the second of two, in rows without any features.
+
+    A row whose score of a class is higher is more likely of the class than any row. If the scores are those of Bayes,
+    the class whose score is higher by most has the best expected balanced accuracy.
+
+    Parameters
+    ----------
+    loss
+        The loss that the model minimised: scores are log-odds, or with the squared losses expected targets of ±1.
+    shares
+        The share of each class in the weight of the rows that the model was fitted to.
+    one_score
+        Whether the model has one score for two classes.
+
+    Examples
+    --------
+    >>> constant_scores("logistic", np.array([0.75, 0.25]), one_score=True).round(3)
+    array([-1.099])
+    >>> constant_scores("squared", np.array([0.75, 0.25]), one_score=True)
+    array([-0.5])
+    """
+    known = np.clip(shares, sys.float_info.min, 1 - sys.float_info.epsilon)  # a class may have no row with a weight
+    if loss == "softmax" and not one_score:
+        scores = np.log(known)
+    else:
+        scores = np.log(known / (1 - known)) if loss in ("logistic", "softmax") else 2 * known - 1
+    return scores[1:] if one_score else scores
+
+
 def against_the_rest(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores whose softmax gives the probabilities of models fitted one against the rest.
 

@@ -2,7 +2,8 @@
 
 The file selection.json holds `version`, `algorithm`, `seed`, `source`, `classes`, `intercept` and `features`, and the
 names of several `targets` where there are any. `date_formats` says how dates of columns are written, where it is not
-ISO 8601. `statistics` are lists of numbers of the features by name, with null for
+ISO 8601. `threshold` is a list of numbers where predictions have one.
+`statistics` are lists of numbers of the features by name, with null for
 NaN, where the algorithm computes any.
 `features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
 has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
@@ -107,6 +108,9 @@ def _parse(raw: bytes) -> Record:
         _check_targets(record["targets"])
     if "statistics" in record:
         _check_statistics(record["statistics"])
+    if "threshold" in record:
+        _check_type(record, "threshold", list)
+        _check_numbers(record, "threshold")
     if "date_formats" in record:
         _check_date_formats(record["date_formats"])
     as_json(

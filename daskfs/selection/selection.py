@@ -27,7 +27,7 @@ from daskfs.selection.evaluation import (
     score,
 )
 from daskfs.selection.inputs import Inputs, expand_columns, inputs_from_record
-from daskfs.selection.metrics import against_the_rest, predicted_classes
+from daskfs.selection.metrics import against_the_rest, log_odds, predicted_classes
 from daskfs.selection.predictions import Predictions, check_place
 from daskfs.selection.products import Products, parent_records, products_from_records, slice_features
 from daskfs.selection.records import without_nan
@@ -128,6 +128,10 @@ class Selection:
         are counted if not since 2000, by name of the column.
     error_control
         How many of `features` are expected to be false, with error control: `sentence` says it in words.
+    threshold
+        What `predict` subtracts from scores before it compares them, in the shape of `intercept`; None for nothing.
+        With ``balanced=True`` these are the scores that rows would have without any features, so that all classes are
+        predicted as if they were equally frequent. `decision_function` subtracts nothing.
 
     Examples
     --------
@@ -160,6 +164,7 @@ class Selection:
     statistics: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     date_formats: dict[str, str] = field(default_factory=dict)
     error_control: ErrorControl | None = None
+    threshold: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         if self.classes is not None:
@@ -183,6 +188,8 @@ class Selection:
             raise OptionError(f"weights of shape {shape} do not tell {n_classes} classes apart")
         if self.intercept.shape != (shape[1:] or (1,)):
             raise OptionError(f"an intercept of shape {self.intercept.shape} beside weights of shape {shape}")
+        if self.threshold is not None and (self.classes is None or self.threshold.shape != self.intercept.shape):
+            raise OptionError(f"a threshold of shape {self.threshold.shape} for {n_classes} classes")
         if self.inputs is not None and not self.inputs.has_columns_of(self.features):
             raise OptionError("a linear term is of no column of the inputs")
         if any(numbers.shape != (count,) for numbers in self.statistics.values()):
@@ -193,6 +200,8 @@ class Selection:
             raise OptionError("the history has no objective")
         if not all(np.isfinite(numbers).all() for numbers in (self.weights, self.intercept, self.importance)):
             raise OptionError("a weight or an importance is not finite")
+        if self.threshold is not None and not np.isfinite(self.threshold).all():
+            raise OptionError("a threshold is not finite")
 
     @classmethod
     def from_result(
@@ -383,8 +392,15 @@ class Selection:
             },
         ).write(location, overwrite, progress or ignore_progress)
 
+    def class_numbers(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the numbers among `classes` of the classes that are predicted from scores."""
+        return predicted_classes(self._above_threshold(scores))
+
+    def _above_threshold(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        return scores if self.threshold is None else scores - self.threshold
+
     def _predictions(self, scores: NDArray[np.float64]) -> NDArray[Any]:
-        return scores if self.classes is None else np.array(self.classes)[predicted_classes(scores)]
+        return scores if self.classes is None else np.array(self.classes)[self.class_numbers(scores)]
 
     def transform(self, X: Any) -> Any:
         """Return the selected features of X, in the order of `features`: a float array, or CSR if X is sparse."""
@@ -425,7 +441,8 @@ class Selection:
             The target of the rows of an array, ``(rows, targets)`` of several; a dataset has its own.
         """
         truth, scores = self._beside_truth(X, y)
-        return score(scores, truth, self.classes, self.targets)
+        judged = ((rows, self._above_threshold(block)) for rows, block in scores)
+        return score(judged, truth, self.classes, self.targets)
 
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
         """Return all metrics, overall and for each class or target, with weighted rows (see `Evaluation`).
@@ -450,12 +467,19 @@ class Selection:
         """
         sample = FeatureSample(self) if self.inputs is None else None
         truth, scores = self._beside_truth(X, y, sample)
-        if self.loss == "logistic" and self.weights.ndim == 2:
-            scores = ((rows, against_the_rest(of_classes)) for rows, of_classes in scores)
-        result = evaluate(scores, truth, self.classes, self.targets, sample, progress or ignore_progress)
+        result = evaluate(
+            *(scores, truth, self.classes, self.targets, sample, progress or ignore_progress),
+            predict=self.class_numbers,
+            odds_of=self._log_odds,
+        )
         if self.loss not in LOG_ODDS:
             result.curves.pop("calibration", None)
         return result
+
+    def _log_odds(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log-odds of classes, (rows, classes), for scores."""
+        is_one_vs_rest = self.loss == "logistic" and self.weights.ndim == 2
+        return log_odds(against_the_rest(scores) if is_one_vs_rest else scores)
 
     def _beside_truth(self, X: Any, y: ArrayLike | None, sample: FeatureSample | None = None) -> tuple[Truth, Scores]:
         dataset = as_dataset(X)
@@ -488,7 +512,8 @@ class Selection:
         (after the columns of `kept`): give it ``X[sel.names]`` of a DataFrame or ``X[:, sel.features]`` of an array.
         For random features, the estimator is a pipeline that takes all input columns. The pipeline's scores equal those
         of `decision_function` to 1e-5 of their size, since scikit-learn computes features in float64 and daskfs in
-        float32.
+        float32. A `threshold` is in the intercept of the estimator, so that predictions are the same and scores are
+        lower by the threshold.
 
         Returns
         -------
@@ -534,6 +559,7 @@ class Selection:
         largest = np.finfo(np.float64).max  # in place of infinity, for which JSON has no number
         numbers = {name: np.minimum(values, largest) for name, values in self.statistics.items()}
         statistics = {"statistics": without_nan(numbers)} if numbers else {}
+        threshold = {} if self.threshold is None else {"threshold": self.threshold.tolist()}
         control = {} if self.error_control is None else {"error_control": self.error_control.record()}
         return {
             **random,
@@ -543,6 +569,7 @@ class Selection:
             **statistics,
             **control,
             **dates,
+            **threshold,
             "algorithm": self.algorithm,
             "chosen": self.chosen,
             "classes": None if self.classes is None else list(self.classes),
@@ -595,6 +622,7 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             statistics={name: np.array(numbers, np.float64) for name, numbers in record.get("statistics", {}).items()},
             date_formats=record.get("date_formats", {}),
             error_control=ErrorControl.from_record(record["error_control"]) if "error_control" in record else None,
+            threshold=np.array(record["threshold"], np.float64) if "threshold" in record else None,
             **shares,
         )
     except ValueError as error:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from daskfs.errors import OptionError
 from daskfs.protocol import Meta
 from daskfs.selection.column_slices import as_dataset
-from daskfs.selection.metrics import against_the_rest, predicted_classes
+from daskfs.selection.metrics import against_the_rest
 from daskfs.selection.selection import Selection
 from daskfs.sklearn.base import SelectingEstimator, in_memory, is_lazy, take_columns
 from daskfs.store.dataset.dataset import Dataset
@@ -88,8 +88,8 @@ class Classifier(ClassifierMixin, SelectingEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class label of every row of X."""
-        check_is_fitted(self)
-        labels: NDArray[Any] = self.classes_[predicted_classes(self.decision_function(X))]
+        X, selection = self._readable(X), self.selection_
+        labels: NDArray[Any] = self.classes_[selection.class_numbers(selection.decision_function(X))]
         return labels
 
     @available_if(_has_probabilities)

@@ -1,19 +1,23 @@
 """How daskfs does on data as people have them: sorted, unscaled, with gaps, dates and ids, in several classes.
 
-Run `python pipelines/benchmarks/as_it_is.py [trials] [sets] [damage] [weights]`, or without words for all four:
+Run `python pipelines/benchmarks/as_it_is.py [trials] [sets] [damage] [weights] [quarter] [rare]`, or without words:
 
 trials   what once went wrong without a warning, on data made here
 sets     features chosen by default against SelectKBest, an L1 path and a random forest, after the same refit
 weights  the selection's own weights against a cross-validated refit of the same columns
+quarter  the first quarter of the features against all of them, and against as many selected anew
+rare     balanced accuracy where one row in sixteen is positive, with and without `balanced=True`
 damage   what sorting, other units, gaps, dates and ids take from the score of a clean table
 
 With `--data FOLDER`, the set a9a in such a folder (see `datasets/a9a.py`) is used as well. Everything runs with
-defaults: nothing is scaled, shuffled or filled before daskfs sees it.
+defaults: nothing is scaled, shuffled or filled before daskfs sees it. With `--json FILE`, the figures of all algorithms
+by themselves are written to a file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -35,6 +39,7 @@ from sklearn.preprocessing import StandardScaler
 
 import daskfs
 
+Records = list[dict[str, Any]]
 SEEDS = range(3)
 FEW_ROWS, MORE_SEEDS = 1000, range(12)  # of small sets more splits, since a single unseen row changes the score
 
@@ -162,12 +167,13 @@ def l1_columns(X: np.ndarray, y: np.ndarray, k: int, is_real: bool) -> np.ndarra
     return np.argsort(-strength)[:k]
 
 
-def compare_sets(folder: Path | None) -> None:
+def compare_sets(folder: Path | None) -> Records:
     """Print, for every set and k, the score after the same refit of our columns and of the rivals' columns."""
     print("\n## Features chosen by default, after the same refit (mean of 3 splits, of small sets 12)\n")
     print("| set | k | Online Substitution | MISSION | SelectKBest | L1 | random forest | best of ours - best rival |")
     print("|---|---|---|---|---|---|---|---|")
     gaps: dict[str, list[float]] = {"Online Substitution": [], "MISSION": [], "the better of both": []}
+    records = []
     for number, first in enumerate(tables(0, folder)):
         for k in sizes(first):
             scores: dict[str, list[float]] = {}
@@ -179,6 +185,7 @@ def compare_sets(folder: Path | None) -> None:
                 for name, columns in rivals(table, k, seed).items():
                     scores.setdefault(name, []).append(refit(table, columns))
             mean = {name: float(np.mean(values)) for name, values in scores.items()}
+            records.append({"set": first.name, "k": k, **mean})
             ours = {name: mean.pop(name) for name in ("Online Substitution", "MISSION")}
             ours["the better of both"] = max(ours.values())
             for name, value in ours.items():
@@ -188,13 +195,14 @@ def compare_sets(folder: Path | None) -> None:
     for name, of in gaps.items():
         within = sum(gap > -0.01 for gap in of)
         print(f"\n{name}: within .01 of the best rival, or ahead, {within} of {len(of)}; worst {min(of):+.3f}")
+    return records
 
 
-def compare_weights(folder: Path | None) -> None:
+def compare_weights(folder: Path | None) -> Records:
     """Print the score of every selection's own weights beside a cross-validated refit of the same columns."""
     print("\n## Own weights against a cross-validated refit of the same columns (mean of 3 splits, of small sets 12)\n")
     print("| set | k | algorithm | own | refitted | own - refitted |\n|---|---|---|---|---|---|")
-    gaps = []
+    gaps, records = [], []
     for number, first in enumerate(tables(0, folder)):
         k = sizes(first)[-1]
         for name in algorithms(first, k):
@@ -215,6 +223,8 @@ def compare_weights(folder: Path | None) -> None:
                     )
                     again.append(refit(waves, np.arange(waves.train.shape[1])))
             gaps.append(np.mean(own) - np.mean(again))
+            figures = {"own": float(np.mean(own)), "refitted": float(np.mean(again))}
+            records.append({"set": first.name, "k": k, "algorithm": name, **figures})
             print(
                 f"| {first.name} | {k} | {name} | {np.mean(own):.3f} | {np.mean(again):.3f} | {gaps[-1]:+.3f} |",
                 flush=True,
@@ -222,6 +232,72 @@ def compare_weights(folder: Path | None) -> None:
     print(
         f"\nat most .005 below the refit: {sum(gap >= -0.005 for gap in gaps)} of {len(gaps)}; worst {min(gaps):+.3f}"
     )
+    return records
+
+
+QUARTERED = {"iris": 4, "wine": 12, "breast cancer": 20, "digits": 40, "diabetes": 8, "friedman 1": 20}
+"""The number of features of which the first quarter is compared, where it is not the largest of `sizes`."""
+
+
+def compare_quarters(folder: Path | None) -> Records:
+    """Print how far the first k/4 of k features come from chance to all k, beside k/4 features selected anew."""
+    print("\n## The first quarter of the features, after the same refit (mean of 3 splits)\n")
+    print("| set | k | algorithm | all | first quarter | as many selected anew | share of the way from chance |")
+    print("|---|---|---|---|---|---|---|")
+    scores: dict[tuple[str, int, str], list[tuple[float, float, float, float]]] = {}
+    for seed in SEEDS:
+        for table in tables(seed, folder):
+            k = QUARTERED.get(table.name, sizes(table)[-1])
+            chance = 0.0 if table.is_real else 1 / len(np.unique(table.y))
+            for name, algorithm in (("Online Substitution", daskfs.OnlineSubstitution), ("MISSION", daskfs.Mission)):
+                features = select(table, algorithm(k)).features.astype(int)
+                anew = select(table, algorithm(k // 4)).features.astype(int)
+                found = [refit(table, columns) for columns in (features, features[: k // 4], anew)]
+                scores.setdefault((table.name, k, name), []).append((*found, chance))
+    records = []
+    for (name, k, algorithm), of_seeds in scores.items():
+        whole, first, anew, chance = np.mean(of_seeds, axis=0).tolist()
+        share = (first - chance) / (whole - chance)
+        figures = {"all": whole, "first quarter": first, "selected anew": anew, "share": share}
+        records.append({"set": name, "k": k, "algorithm": algorithm, **figures})
+        print(f"| {name} | {k} | {algorithm} | {whole:.3f} | {first:.3f} | {anew:.3f} | {share:.2f} |", flush=True)
+    good = sum(
+        record["share"] >= 0.9 or record["first quarter"] >= record["selected anew"] - 0.005 for record in records
+    )
+    print(f"\n.9 of the way, or as good as selected anew within .005: {good} of {len(records)}")
+    return records
+
+
+def compare_rare() -> Records:
+    """Print the balanced accuracy of a rare class, by default and balanced, beside a balanced refit."""
+    print("\n## One row in sixteen is positive (1,500 rows, 50 columns, 5 true, k = 5; mean of 3 draws)\n")
+    print("| algorithm | by default | balanced=True | a balanced logistic regression of the same |\n|---|---|---|---|")
+    records = []
+    kinds: dict[str, Callable[[bool], Any]] = {
+        "Online Substitution": lambda balanced: daskfs.OnlineSubstitution(5, balanced=balanced),
+        "MISSION": lambda balanced: daskfs.Mission(5, balanced=balanced),
+        "Sparse Random Features": lambda balanced: daskfs.SparseRandomFeatures(balanced=balanced),
+    }
+    for name, algorithm in kinds.items():
+        scores = np.mean([_rare_scores(algorithm, seed) for seed in SEEDS], axis=0).tolist()
+        records.append(dict(zip(("algorithm", "default", "balanced", "refitted"), (name, *scores), strict=True)))
+        print(f"| {name} | " + " | ".join(f"{score:.3f}" for score in scores) + " |", flush=True)
+    return records
+
+
+def _rare_scores(algorithm: Callable[[bool], Any], seed: int) -> tuple[float, float, float]:
+    """Return the balanced accuracy by default, with `balanced=True`, and of a balanced refit of the same features."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(7500, 50))
+    y = np.where(rng.random(7500) < 1 / (1 + np.exp(4.5 - X[:, :5].sum(axis=1))), "yes", "no")
+    table = Table("rare", X[:1500], X[1500:], y[:1500], y[1500:])
+    plain, balanced = (select(table, algorithm(is_on)) for is_on in (False, True))
+    model = LogisticRegressionCV(Cs=10, cv=5, scoring="balanced_accuracy", class_weight="balanced", max_iter=2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(plain.transform(table.train), table.y)
+        again = quality(table, model.predict(plain.transform(table.unseen)))
+        return quality(table, plain.predict(table.unseen)), quality(table, balanced.predict(table.unseen)), again
 
 
 def messy_table(seed: int, rows: int = 4000, columns: int = 60) -> tuple[pd.DataFrame, list[str]]:
@@ -262,11 +338,12 @@ DAMAGES: dict[str, Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]] 
 }
 
 
-def compare_damage() -> None:
+def compare_damage() -> Records:
     """Print the scores from CSV files, by default, with each kind of damage."""
     print("\n## What damage to a table takes from the score (two classes, 4,000 rows, 60 columns, 6 true, k = 6)\n")
     print("| damage | algorithm | accuracy on unseen rows | true columns of 6 | against clean |\n|---|---|---|---|---|")
     clean: dict[str, float] = {}
+    records = []
     for damage, spoil in DAMAGES.items():
         for name in ("substitution", "mission"):
             scores, hits = [], []
@@ -278,9 +355,15 @@ def compare_damage() -> None:
                 hits.append(len(set(names) & set(true)))
             clean.setdefault(name, float(np.mean(scores)))
             change = np.mean(scores) - clean[name]
+            figures = {"accuracy": float(np.mean(scores)), "true": float(np.mean(hits))}
+            records.append({"damage": damage, "algorithm": name, **figures})
             print(f"| {damage} | {name} | {np.mean(scores):.3f} | {np.mean(hits):.1f} | {change:+.3f} |", flush=True)
     known = [_with_true_columns(seed) for seed in SEEDS]
     print(f"\nscikit-learn, told the true columns, their gaps filled with the mean: {np.mean(known):.3f}")
+    return [
+        *records,
+        {"damage": "5 % gaps", "algorithm": "logistic, told the true columns", "accuracy": float(np.mean(known))},
+    ]
 
 
 def _with_true_columns(seed: int) -> float:
@@ -293,13 +376,16 @@ def _with_true_columns(seed: int) -> float:
     return float(model.score(unseen[true].fillna(mean), unseen["y"]))
 
 
-def run_trials() -> None:
+def run_trials() -> Records:
     """Print what each trial gives now beside what it gave when it was wrong without a warning."""
     print("\n## What once went wrong without a warning\n\n| trial | once | now |\n|---|---|---|")
+    records = []
     for trial, once, run in TRIALS:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            print(f"| {trial} | {once} | {run(Path(folder))} |", flush=True)
+            records.append({"trial": trial, "once": once, "now": run(Path(folder))})
+            print(f"| {trial} | {once} | {records[-1]['now']} |", flush=True)
+    return records
 
 
 def sorted_texts(folder: Path) -> str:
@@ -442,18 +528,22 @@ def from_csv(frame: pd.DataFrame, name: str, seed: int, k: int = 6) -> tuple[flo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", choices=["trials", "sets", "weights", "damage", []], default=[])
+    known = ["trials", "sets", "weights", "quarter", "rare", "damage"]
+    parser.add_argument("what", nargs="*", choices=[*known, []], default=[])
     parser.add_argument("--data", type=Path, help="a folder with downloaded sets")
+    parser.add_argument("--json", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
-    what = arguments.what or ["trials", "sets", "weights", "damage"]
-    if "trials" in what:
-        run_trials()
-    if "sets" in what:
-        compare_sets(arguments.data)
-    if "weights" in what:
-        compare_weights(arguments.data)
-    if "damage" in what:
-        compare_damage()
+    runs: dict[str, Callable[[], Records]] = {
+        "trials": run_trials,
+        "sets": lambda: compare_sets(arguments.data),
+        "weights": lambda: compare_weights(arguments.data),
+        "quarter": lambda: compare_quarters(arguments.data),
+        "rare": compare_rare,
+        "damage": compare_damage,
+    }
+    figures = {name: runs[name]() for name in known if name in (arguments.what or known)}
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

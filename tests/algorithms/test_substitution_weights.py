@@ -86,7 +86,7 @@ def test_leave_one_out_is_what_fits_without_each_row_give(loss, within):
     total = 0.0
     for row in range(40):
         part = fitted(X, y[loss], loss, ridge=0.3)
-        part.importance[row] = 0
+        part.row_weight[row] = 0
         fit(part)
         total += row_losses(CODE[loss], part.u, y[loss])[row]
     assert leave_one_out(whole) == pytest.approx(total, rel=within)

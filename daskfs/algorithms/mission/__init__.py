@@ -179,6 +179,9 @@ class Mission(Algorithm):
         With error control: of the `n_select` features only those with at most this q-value are reported, such as 0.1.
     max_false
         With error control: only as many features are reported that at most so many of them are expected to be false.
+    balanced
+        Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
+        weights, scores and probabilities stay as they are; only the threshold of predictions moves.
 
     Examples
     --------
@@ -211,6 +214,7 @@ class Mission(Algorithm):
     error_control: Literal["halves"] | None = None
     max_fdr: float | None = None
     max_false: float | None = None
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, MissionLoss)

@@ -89,8 +89,9 @@ class SparseRandomFeatures(Algorithm):
     screen
         Admit only features that will have a weight; False is the paper's algorithm to the letter.
     linear
-        Let the columns themselves be features, too, beside the random ones: the model is then no worse than a straight
-        line. They are screened like random features; with ``screen=False`` there are none.
+        Let the columns themselves be features, too, beside the random ones, which are screened like these; with
+        ``screen=False`` there are none. With ``penalty="auto"``, a model of columns alone is fitted, too, and is taken
+        unless random features do better on rows that were held back.
     n_select
         The exact number of features, linear terms included: the first ones on the path of penalties, refitted with a
         small ridge penalty.
@@ -109,6 +110,9 @@ class SparseRandomFeatures(Algorithm):
     keep
         Names of columns whose linear terms are always in the model, without a penalty, and are not counted in
         `n_select`.
+    balanced
+        Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
+        weights, scores and probabilities stay as they are; only the threshold of predictions moves.
 
     Examples
     --------
@@ -138,6 +142,7 @@ class SparseRandomFeatures(Algorithm):
     tolerance: float = 1e-4
     inputs_per_feature: int | Literal["auto"] | None = "auto"
     keep: tuple[str, ...] = ()
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kernel", self.kernel, Kernel)
@@ -213,9 +218,8 @@ class SparseRandomFeatures(Algorithm):
         widest = largest + max(candidates, largest)  # features of a tile, and a weighted copy of some of them
         pending = 3 * 4 * d * TILE_ROWS  # before and after new rows are appended, and what remains
         rows = TILE_ROWS * (4 * widest + 8 * 10 * n_scores) + rows_nbytes(d, n_scores) + pending
-        models = (
-            8 * largest * n_scores * (6 + (2 * PATH_LENGTH if self._holds_back(meta) else 0))
-        )  # and those to choose from
+        to_choose_from = 4 * PATH_LENGTH if self._holds_back(meta) else 0
+        models = 8 * largest * n_scores * (6 + to_choose_from)
         directions = 4 * d * (largest + candidates) + 4 * 8 * d * n_scores  # and gradients of linear terms
         return self.driver_nbytes(meta) + 3 * slices + rows + directions + models
 

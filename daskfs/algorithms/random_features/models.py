@@ -2,8 +2,8 @@
 
 With the squared loss all scores share one Gram matrix. With other losses every score has its own Gram matrix, weighted
 by the curvature of the loss at the current scores. A penalty, or exactly `n_select` features, are chosen from the path
-of solutions on the last Gram matrix. The choice takes one more pass, in which all models on the path score the
-held-back rows.
+of solutions on the last Gram matrix, and a penalty also from the path of the linear terms alone. The choice takes one
+more pass, in which all these models score the held-back rows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from daskfs.algorithms.random_features.unpenalised import (
     penalised_problems,
     shortest_solution,
 )
+from daskfs.basis import is_linear
 
 if TYPE_CHECKING:
     from daskfs.algorithms.random_features import SparseRandomFeatures
@@ -201,11 +202,27 @@ def begin_choice(params: SparseRandomFeatures, state: RandomFeaturesState) -> bo
         largest = max(lasso.largest_penalty(b) for _, b in problems)
         state.penalties = np.geomspace(largest, state.penalty, PATH_LENGTH + 1)[1:]
         weights = [step.weights for step in lasso.solve_path(problems, state.penalties, params.tolerance)]
+        weights += _linear_path(problems, state, params.tolerance)
+        state.penalties = np.tile(state.penalties, len(weights) // len(state.penalties))
     else:
         return False
     complete = [all_weights(state, w) for w in weights]
     state.models = [ScoreModel(w, best_intercepts(state, w)) for w in complete]
     return True
+
+
+def _linear_path(problems: list[LassoProblem], state: RandomFeaturesState, tolerance: float) -> list[Float64Array]:
+    """Return weights for every penalty of fits of the linear terms alone; no weights if there are only linear terms."""
+    linear = np.flatnonzero(is_linear(state.active[state.n_kept :]))
+    if len(linear) in (0, state.n_penalised):
+        return []
+    path = lasso.solve_path(
+        [(gram[np.ix_(linear, linear)], b[linear]) for gram, b in problems], state.penalties, tolerance
+    )
+    weights = [np.zeros_like(state.penalised_weights) for _ in state.penalties]
+    for whole, step in zip(weights, path, strict=True):
+        whole[linear] = step.weights
+    return weights
 
 
 def end_choice(state: RandomFeaturesState, sums: Sums) -> None:

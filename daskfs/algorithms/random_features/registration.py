@@ -14,6 +14,7 @@ REGISTRATION = Registration(
         Estimator(
             role="transformer",
             summary="Compute random features that serve a target: a supervised `RBFSampler` of fewer columns",
+            omits=("balanced",),
             loss="auto",
             example="""
 >>> X = np.random.default_rng(0).uniform(size=(500, 3))
@@ -33,6 +34,7 @@ True""",
         Estimator(
             role="regressor",
             summary="Predict a number that is no linear function of few columns",
+            omits=("balanced",),
             example="""
 >>> X = np.random.default_rng(0).uniform(size=(500, 3))
 >>> waves = SparseRandomFeaturesRegressor(penalty=0.1, rounds=5).fit(X, np.sin(6 * X[:, 1]))

@@ -117,7 +117,7 @@ def _begin_round(params: SparseRandomFeatures, state: RandomFeaturesState) -> No
     if state.round == params.rounds or state.idle == _PATIENCE or room <= 0 or not state.penalty:
         _end_growth(params, state)
         return
-    count = CANDIDATES * params.per_round if params.screen else room
+    count = (CANDIDATES * params.per_round if params.screen else room) if state.draws_waves else 0
     drawn = np.arange(state.drawn, state.drawn + count, dtype=np.uint64)
     state.drawn += count
     state.round += 1

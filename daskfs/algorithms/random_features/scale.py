@@ -2,26 +2,27 @@
 
 The finer waves are, the more noise they explain, and the larger the penalty must be: both are chosen together. For
 every gamma, a lasso on some hundred waves and the linear terms is fitted to three quarters of the sampled rows for
-descending penalties until the squared error on the other quarter rises, and so for every quarter. Sums over noise
-grow with the square root of the number of rows, and so does the penalty from the sample to all rows. Features that the
-user asked to keep have no penalty: their part of waves, columns and targets is subtracted before each fit.
+descending penalties until the squared error on the other quarter rises, and so for every quarter. Of many linear terms,
+each fit has those that correlate best with the target on its own rows. If the sample has all rows, linear terms without
+any waves are compared, too, and waves are drawn only if they do better. Sums over noise grow with the square root of
+the number of rows, and so does the penalty from the sample to all rows. Features that the user asked to keep have no
+penalty: their part of waves, columns and targets is subtracted before each fit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Loss
 from daskfs.algorithms.random_features import lasso
-from daskfs.algorithms.random_features.inputs import features_with_ids, sample_rows
+from daskfs.algorithms.random_features.inputs import features_with_ids, linear_columns, sample_rows
 from daskfs.algorithms.random_features.lasso import Float64Array
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Rows
 from daskfs.algorithms.random_features.unpenalised import KEPT_RIDGE, shortest_solution
-from daskfs.basis import LINEAR
 from daskfs.protocol import Meta
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ MULTIPLES = {"gaussian": (1.0, 4.0, 16.0), "laplacian": (1.0, 2.0, 4.0), "percep
 _GRADIENT: dict[Loss, float] = {"squared": 1.0, "squared_hinge": 1.0, "logistic": 0.5}
 """The gradient of a loss at score 0, as a share of that of the squared loss, which stands for it here."""
 _WAVES = 768
-_MOST_LINEAR = 256  # columns; if there are more, linear terms take no part in the comparison
+_MOST_LINEAR = 256  # linear terms in a fit; of more columns, those that correlate best with the target
 _FIRST_WAVE = 1 << 61  # far from the ids of the rounds
 _MOST_TARGETS = 3  # classes that are compared, the most frequent ones
 _FOLDS = 4
@@ -47,14 +48,21 @@ _ROUNDING = 1e-5  # added to the diagonal of Gram matrices that are summed in fl
 
 def scale_nbytes(d: int, n_kept: int) -> int:
     """Return the bytes that the choice takes."""
-    A, rows = _WAVES + (d if d <= _MOST_LINEAR else 0), sample_rows(d)
+    A, rows = _WAVES + d, sample_rows(d)
     without_kept = 8 * n_kept * (3 * n_kept + 2 * A + 4 * rows) + 4 * rows * A * (_FOLDS + 3) if n_kept else 0
-    return 8 * A * A * (_FOLDS + 3) + 4 * 4 * rows * A + without_kept
+    return 8 * (_WAVES + min(d, _MOST_LINEAR)) ** 2 * (_FOLDS + 3) + 4 * 5 * rows * A + without_kept
 
 
 def sees_all_rows(meta: Meta, d: int) -> bool:
     """Return whether the sample has all rows, so that the penalty need not be chosen on held-back rows."""
     return meta.n_samples <= sample_rows(d)
+
+
+class Scale(NamedTuple):
+    """How many waves a fit has beside the linear terms, and their gamma."""
+
+    n_waves: int
+    gamma: float
 
 
 def choose_scale(params: SparseRandomFeatures, state: RandomFeaturesState) -> None:
@@ -68,15 +76,17 @@ def choose_scale(params: SparseRandomFeatures, state: RandomFeaturesState) -> No
     to_sample = _GRADIENT[state.fitted_loss] * np.sqrt(state.total / max(float(rows.weight.sum()), 1.0))
     multiples = MULTIPLES[params.kernel] if params.gamma == "auto" else (1.0,)
     fixed = None if params.penalty == "auto" else state.penalty / to_sample
+    may_be_linear = params.has_linear_terms and params.n_select is None and fixed is None and not state.holds_back
     if fixed is not None and len(multiples) == 1:
         return
-    errors, gamma = [], inputs.gamma
-    for multiple in multiples:
-        inputs.gamma = gamma * multiple
-        errors.append((*_least_error(params, state, rows, fixed), inputs.gamma))
-    _, penalty, inputs.gamma = min(errors)
+    gamma, linear = state.inputs.gamma, _linear_terms(params, state, rows)
+    choices = [Scale(0, gamma)] if may_be_linear else []
+    choices += [Scale(_WAVES, gamma * multiple) for multiple in multiples]
+    found = [_least_error(params, state, rows, linear, scale, fixed) for scale in choices]
+    best = min(range(len(found)), key=lambda at: found[at])
+    state.draws_waves, inputs.gamma = choices[best].n_waves > 0, choices[best].gamma
     if fixed is None:
-        state.penalty = penalty * to_sample
+        state.penalty = found[best][1] * to_sample
 
 
 def _scaled_sample(state: RandomFeaturesState) -> Rows:
@@ -93,27 +103,40 @@ def _scaled_sample(state: RandomFeaturesState) -> Rows:
     return Rows(X, Y, inputs.sample_weight[used])
 
 
+def _linear_terms(params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows) -> NDArray[np.float32]:
+    """Return the linear terms of the rows, without those of kept features."""
+    inputs = state.inputs
+    if not params.has_linear_terms:
+        return np.empty((len(rows.X), 0), np.float32)
+    terms = (rows.X - inputs.centre) * inputs.stretch
+    return np.delete(terms, linear_columns(state.kept), axis=1).astype(np.float32)
+
+
 def _least_error(
-    params: SparseRandomFeatures, state: RandomFeaturesState, rows: Rows, fixed: float | None
+    params: SparseRandomFeatures,
+    state: RandomFeaturesState,
+    rows: Rows,
+    linear: NDArray[np.float32],
+    scale: Scale,
+    fixed: float | None,
 ) -> tuple[float, float]:
     """Return the least error of all penalties, or of a fixed one, and the penalty; 0 if nothing can be explained."""
-    d = rows.X.shape[1]
-    columns = np.arange(d if params.has_linear_terms and d <= _MOST_LINEAR else 0, dtype=np.uint64) + np.uint64(LINEAR)
-    columns = columns[~np.isin(columns, state.kept)]
-    ids = np.concatenate([columns, np.arange(_FIRST_WAVE, _FIRST_WAVE + _WAVES, dtype=np.uint64)])
-    Phi = features_with_ids(params.kernel, state, ids).expand(rows.X)
+    state.inputs.gamma = scale.gamma
+    waves = np.arange(_FIRST_WAVE, _FIRST_WAVE + scale.n_waves, dtype=np.uint64)
+    Phi = np.hstack([features_with_ids(params.kernel, state, waves).expand(rows.X), linear])
     kept = features_with_ids(params.kernel, state, state.kept).expand(rows.X).astype(np.float64)
     if len(Phi) < _FOLDS:
         return 0.0, 0.0
     before = float(np.abs(_residuals(rows)).sum())
-    waves, rest = _without_kept(kept, Phi[:, len(columns) :], rows, np.ones(len(Phi), np.bool_))
+    searched, rest = _without_kept(kept, Phi[:, : scale.n_waves or None], rows, np.ones(len(Phi), np.bool_))
     residuals = _residuals(rest)
-    top = float(np.abs(waves.T @ residuals.astype(np.float32)).max(initial=0.0))
+    top = float(np.abs(searched.T @ residuals.astype(np.float32)).max(initial=0.0))
     spread, constant = float(np.abs(residuals).sum()), _CONSTANT * float(np.abs(rows.Y).sum())
     if top <= _ROUNDING * spread or spread <= max(constant, _ROUNDING * before if len(state.kept) else 0.0):
         return 0.0, 0.0
     penalties: Float64Array = np.array([fixed]) if fixed is not None else np.asarray(top * _PENALTIES, np.float64)
-    paths = [_errors(kept, Phi, rows, np.arange(len(Phi)) % _FOLDS == fold, penalties) for fold in range(_FOLDS)]
+    fold = np.arange(len(Phi)) % _FOLDS
+    paths = [_errors(kept, Phi, scale.n_waves, rows, fold == number, penalties) for number in range(_FOLDS)]
     errors: list[float] = []
     for each in zip(*paths, strict=True):
         errors.append(sum(each))
@@ -144,7 +167,12 @@ def _without_kept(
 
 
 def _errors(
-    kept: Float64Array, Phi: NDArray[np.float32], rows: Rows, test: NDArray[np.bool_], penalties: Float64Array
+    kept: Float64Array,
+    Phi: NDArray[np.float32],
+    n_waves: int,
+    rows: Rows,
+    test: NDArray[np.bool_],
+    penalties: Float64Array,
 ) -> Iterator[float]:
     """Yield the weighted squared error on the test rows, for every penalty of a fit to the other rows."""
     Phi, rows = _without_kept(kept, Phi, rows, ~test)
@@ -152,8 +180,12 @@ def _errors(
     centre, mean = np.average(Phi[~test], axis=0, weights=weight), np.average(rows.Y[~test], axis=0, weights=weight)
     root = np.sqrt(weight)[:, None]
     P = ((Phi[~test] - centre) * root).astype(np.float32)
-    gram, b = (P.T @ P).astype(np.float64), (P.T @ ((rows.Y[~test] - mean) * root)).astype(np.float64)
+    b = (P.T @ ((rows.Y[~test] - mean) * root)).astype(np.float64)
+    strongest = n_waves + np.argsort(-np.abs(b[n_waves:]).max(axis=1), kind="stable")[:_MOST_LINEAR]
+    used = np.concatenate([np.arange(n_waves), strongest])
+    P, tested = P[:, used], Phi[np.ix_(test, used)] - centre[used]
+    gram = (P.T @ P).astype(np.float64)
     gram.flat[:: len(gram) + 1] *= 1 + _ROUNDING
-    for solution in lasso.solve_path([(gram, b)], penalties * (1 - 1 / _FOLDS), _TOLERANCE):
-        error = (Phi[test] - centre) @ solution.weights + mean - rows.Y[test]
+    for solution in lasso.solve_path([(gram, b[used])], penalties * (1 - 1 / _FOLDS), _TOLERANCE):
+        error = tested @ solution.weights + mean - rows.Y[test]
         yield float(rows.weight[test] @ np.square(error).sum(axis=1))

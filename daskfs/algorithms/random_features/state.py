@@ -139,6 +139,7 @@ class RandomFeaturesState:
     kept: IdArray = field(default_factory=_no_ids)  # linear terms that are always in the model, without a penalty
     active: IdArray = field(default_factory=_no_ids)  # kept features first, once these were fitted
     candidates: IdArray = field(default_factory=_no_ids)  # features that this pass screens
+    draws_waves: bool = True  # whether rounds draw random features beside the linear terms
     drawn: int = 0  # features drawn so far, with the ids 0, 1, …
     n_known: int = 0  # features of the working set that are in the Gram matrix already
     slices_done: int = 0  # passes over parts of the Gram matrices

@@ -87,6 +87,9 @@ class OnlineSubstitution(Algorithm):
     groups
         With error control: the name of the column, of numbers or categories, that says which rows belong together, such
         as those of a donor. Groups are permuted as a whole, and the column is not selected.
+    balanced
+        Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
+        weights, scores and probabilities stay as they are; only the threshold of predictions moves.
 
     Examples
     --------
@@ -114,6 +117,7 @@ class OnlineSubstitution(Algorithm):
     max_fdr: float | None = None
     max_false: float | None = None
     groups: str | None = None
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, SubstitutionLoss)

@@ -233,9 +233,9 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
             state.folds[np.lexsort((state.folds, order))] = np.arange(len(state.folds)) % n_folds
         for number, selected in enumerate(state.sets):
             selected.target[:] = target
-            selected.importance[:] = state.weight
+            selected.row_weight[:] = state.weight
             if number:
-                selected.importance[state.folds == (number - 1) // len(self._shares)] = 0.0
+                selected.row_weight[state.folds == (number - 1) // len(self._shares)] = 0.0
             selected.refresh()
 
     def merge(self, states: Sequence[BlockState]) -> BlockState:
@@ -352,7 +352,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         selected, state.folds = state.sets[0], np.empty(0, np.int64)
         if best > 0:
             of_best = list(trials[:, best])
-            of_best[0].importance[:] = state.weight
+            of_best[0].row_weight[:] = state.weight
             of_best[0].refresh()
             exchange.merge_sets([*of_best, selected], self.n_select)
             selected = of_best[0]

@@ -81,12 +81,12 @@ class LeftOut:
     def of(cls, selected: SelectedSet) -> LeftOut:
         folds = np.zeros(len(selected.h), np.int64)
         if len(selected.w) == 1 or selected.code == SQUARED:
-            return cls([selected], folds, selected.importance)
+            return cls([selected], folds, selected.row_weight)
         folds[np.argsort(selected.target.argmax(axis=0), kind="stable")] = np.arange(len(folds)) % _FOLDS
         fits = [selected.copy_fit() for _ in range(_FOLDS)]
         for number, part in enumerate(fits):
-            part.importance[folds == number] = 0.0
-        return cls(fits, folds, selected.importance)
+            part.row_weight[folds == number] = 0.0
+        return cls(fits, folds, selected.row_weight)
 
     def loss(self, ridge: float) -> float:
         """Return the loss of all rows, each scored by weights that were fitted without it under a ridge penalty."""
@@ -110,7 +110,7 @@ def _part(selected: SelectedSet, rows: NDArray[np.int64]) -> SelectedSet:
     if len(rows) == len(selected.h):
         return selected.copy_fit()
     copied: SelectedSet = copy_state(replace(selected, X=selected.X[:0]))
-    arrays = {name: getattr(selected, name)[..., rows] for name in ("target", "importance", "u", "r", "h")}
+    arrays = {name: getattr(selected, name)[..., rows] for name in ("target", "row_weight", "u", "r", "h")}
     return replace(copied, X=np.asfortranarray(selected.X[rows, : selected.k]), **arrays)
 
 

@@ -143,7 +143,7 @@ class PermutedMethod(BlockMethod):
             check_groups(target[0], state.groups)
         for number, null in enumerate(state.nulls):
             null.target[:] = target[:, permuted_rows(state.seed, number, target[0], state.groups)]
-            null.importance[:] = 1.0
+            null.row_weight[:] = 1.0
             null.refresh()
         state.groups = state.groups[:0]
         _write_all_rows(state)

@@ -29,7 +29,7 @@ REGISTRATION = Registration(
             role="selector",
             summary="Keep the columns that serve a linear model best, from wide data",
             loss="auto",
-            omits=("groups",),
+            omits=("groups", "balanced"),
             several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))
@@ -52,7 +52,7 @@ REGISTRATION = Registration(
         Estimator(
             role="regressor",
             summary="Predict a number, or several, from a few columns of wide data",
-            omits=("groups",),
+            omits=("groups", "balanced"),
             several_targets=True,
             example="""
 >>> X = np.random.default_rng(0).normal(size=(100, 20))

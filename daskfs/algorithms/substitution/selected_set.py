@@ -97,7 +97,7 @@ class SelectedSet:
     inverse: Floats  # of H
     diagonal: Floats  # of X_Sᵀ diag(h) X_S
     target: Floats  # (scores, n)
-    importance: Floats  # of every row
+    row_weight: Floats
     u: Floats  # (scores, n): the scores of every row
     r: NDArray[Any]  # (scores, n): the weighted residuals of every row
     h: NDArray[Any]  # the weighted curvature of every row
@@ -129,7 +129,7 @@ class SelectedSet:
         return cls(
             code, fixed, fixed, fixed, np.full(size, INTERCEPT, np.int64), X, mean=np.zeros(size), norm=np.ones(size),
             w=np.zeros((n_scores, size)), inverse=inverse, diagonal=np.ones(size), target=np.zeros((n_scores, n)),
-            importance=np.ones(n), u=np.zeros((n_scores, n)), r=np.zeros((n_scores, n), dtype), h=np.zeros(n, dtype),
+            row_weight=np.ones(n), u=np.zeros((n_scores, n)), r=np.zeros((n_scores, n), dtype), h=np.zeros(n, dtype),
             ridge=ridge, keep=keep.astype(np.int64),
         )  # fmt: skip
 
@@ -299,22 +299,22 @@ class SelectedSet:
     def write_residuals(self, u: Floats, r: NDArray[Any]) -> float:
         """Write the weighted residuals for the scores u into r, and return the weighted sum of losses."""
         if self.code == SOFTMAX:
-            return float(softmax_residuals(u, self.target, self.importance, r))
+            return float(softmax_residuals(u, self.target, self.row_weight, r))
         total = 0.0
         for scores, target, out in zip(u, self.target, r, strict=True):
-            total += residuals(self.code, scores, target, self.importance, out)
+            total += residuals(self.code, scores, target, self.row_weight, out)
         return total
 
     def _write_curvatures(self, least: float, h: NDArray[Any]) -> None:
         """Write the weighted curvature of every row into h, of which none but by its weight is below `least`."""
         if self.code == SOFTMAX:
-            softmax_curvatures(self.u, self.importance, least, h)
+            softmax_curvatures(self.u, self.row_weight, least, h)
             return
-        curvatures(self.code, self.u[0], self.target[0], self.importance, least, h)
+        curvatures(self.code, self.u[0], self.target[0], self.row_weight, least, h)
         if len(self.u) > 1 and self.code != SQUARED:
             of_score = np.empty_like(h)
             for u, target in zip(self.u[1:], self.target[1:], strict=True):
-                curvatures(self.code, u, target, self.importance, least, of_score)
+                curvatures(self.code, u, target, self.row_weight, least, of_score)
                 h += of_score
             h /= len(self.u)
 

@@ -52,6 +52,9 @@ class Univariate(Algorithm):
     score
         "auto" is "f_classif" for classes and "f_regression" for numbers; "chi2" is for counts and classes, and
         "variance" does without the target.
+    balanced
+        Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
+        weights, scores and probabilities stay as they are; only the threshold of predictions moves.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Univariate(Algorithm):
 
     n_select: int
     score: UnivariateScore = "auto"
+    balanced: bool = False
 
     def __post_init__(self) -> None:
         check_choice("score", self.score, UnivariateScore)

@@ -200,6 +200,8 @@ def score(run: RunRecords) -> tuple[str, str, list[str], Any] | None:
     notes = [f"{title}, 95 % interval {known}" if known else title]
     if baseline is not None and guess is not None:
         notes.append(f"always saying {label(baseline['answer'])}: {number(guess)}")
+    if run.selection.threshold is not None:
+        notes.append("classes are predicted as if they were equally frequent")
     return f"Score on {seen(run)}", number(value), notes, band
 
 
