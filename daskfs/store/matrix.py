@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -293,6 +294,10 @@ def _labels_of(labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels or names that were read from a file. Raise ValueError unless they are numbers or texts."""
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
+    if labels.dtype.kind == "U":
+        codes = np.ascontiguousarray(labels).view(np.dtype("u4").newbyteorder(labels.dtype.byteorder))
+        if np.any((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))):
+            raise ValueError("is text with characters that do not exist")
     if labels.dtype.kind not in "biufUT" and not all(isinstance(label, str) for label in labels.reshape(-1)):
         raise ValueError(f"{labels.dtype} is neither numbers nor text")
     return labels
