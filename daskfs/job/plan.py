@@ -100,7 +100,7 @@ def _some_sequences(sources: Sequence[Source], folder: Path, total: int) -> tupl
     """Return files of the same names, which may be labels, with the first records of each; see `_some_rows`."""
     paths, share = [], 0.0
     for number, source in enumerate(sources):
-        most = HEAD_BYTES // len(sources)
+        most = max(HEAD_BYTES // len(sources), 1 << 14)
         with source.open() as file:
             head = file.read(most)
         text = head if len(head) < most or head.count(b"\n>") == 0 else head[: head.rfind(b"\n>") + 1]

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -275,7 +276,7 @@ def _check_matrix(array: Any, where: str) -> None:
     """Raise DatasetError unless an array is a matrix of numbers, with no more chunks than anybody has written."""
     if array.ndim != 2 or min(array.shape) < 1 or array.dtype.kind not in "biuf":
         raise DatasetError(f"{where}: {array.dtype} of shape {tuple(array.shape)} is no matrix of numbers")
-    chunks = getattr(array, "chunks", array.shape)
+    chunks = getattr(array, "shards", None) or getattr(array, "chunks", array.shape)
     count = math.prod(-(-length // max(side, 1)) for length, side in zip(array.shape, chunks, strict=True))
     if count > MOST_CHUNKS:
         raise DatasetError(f"{where}: {count:,} chunks, where at most {MOST_CHUNKS:,} are read")
@@ -293,6 +294,10 @@ def _labels_of(labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels or names that were read from a file. Raise ValueError unless they are numbers or texts."""
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
+    if labels.dtype.kind == "U":
+        codes = np.ascontiguousarray(labels).view(np.dtype("u4").newbyteorder(labels.dtype.byteorder))
+        if np.any((codes > sys.maxunicode) | ((codes >= 0xD800) & (codes < 0xE000))):
+            raise ValueError("is text with characters that do not exist")
     if labels.dtype.kind not in "biufUT" and not all(isinstance(label, str) for label in labels.reshape(-1)):
         raise ValueError(f"{labels.dtype} is neither numbers nor text")
     return labels

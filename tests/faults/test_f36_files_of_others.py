@@ -169,3 +169,10 @@ def test_f36_a_file_of_labels_that_is_none(tmp_path):
         os.truncate(tmp_path / name, 3 << 30)
     for label in ("fifo", "large", "large.npy", "nothing"):
         assert str(tmp_path / label) in refusal("plan", tmp_path / "X", "-k", 1, "--label", tmp_path / label)
+
+
+@pytest.mark.parametrize("code", [0xD800, 0x110000, 0xFFFFFFFF])
+def test_f36_names_with_characters_that_do_not_exist(tmp_path, code):
+    write_group(tmp_path / "g", 2, compressors=None)
+    (tmp_path / "g/column/0").write_bytes(np.full(6, code, "<u4").tobytes())
+    assert "characters that do not exist" in refusal("plan", tmp_path / "g", "-k", 1)

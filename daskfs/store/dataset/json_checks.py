@@ -7,9 +7,6 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
-from daskfs.store.places.files import NotAFile, TooLarge
-from daskfs.store.places.location import Location
-
 MOST_CONTAINERS = 1 << 21
 """The largest number of lists and objects in a JSON text. Each takes a few bytes of text and some hundred in memory."""
 
@@ -89,14 +86,6 @@ def may_have(members: Mapping[str, Check]) -> Check:
 def is_label(value: Any) -> bool:
     """Return whether a value from JSON is a text or a number."""
     return isinstance(value, str) or is_number(value)
-
-
-def load_record(location: Location, key: str, most: int) -> Any:
-    """Return the value of a JSON file. Raise ValueError if it is no JSON or larger than `most`; see `parse_json`."""
-    try:
-        return parse_json(location.read(key, most=most))
-    except (TooLarge, NotAFile, IsADirectoryError) as error:
-        raise ValueError(str(error)) from error
 
 
 is_text, is_flag, is_object = is_kind(str), is_kind(bool), is_kind(dict)

@@ -16,7 +16,7 @@ from typing import Any
 from daskfs.errors import DatasetError
 from daskfs.store.dataset.codec import Codec, Compression
 from daskfs.store.dataset.dataset import Dataset
-from daskfs.store.dataset.json_checks import load_record
+from daskfs.store.dataset.json_checks import parse_json
 from daskfs.store.dataset.layout import MOST_METADATA, PLAN, ROOT, UNFINISHED, UNSHUFFLED, DenseShape, Layout
 from daskfs.store.dataset.writer import clear, drop_staged, prepare, retire
 from daskfs.store.ingest.arrays import BLOCK_ENTRIES, block_shape
@@ -113,11 +113,11 @@ def begin(location: Location, plan: Plan, work: Sequence[WorkPiece], request: st
 def _stored_plan(location: Location, overwrite: bool) -> dict[str, Any]:
     """Return the stored plan, or an empty one if it is damaged and to be overwritten; raise DatasetError otherwise."""
     try:
-        record = load_record(location, PLAN, MOST_METADATA)
+        record = parse_json(location.read(PLAN, most=MOST_METADATA))
         if isinstance(record, dict):
             return record
         reason = "is no JSON object"
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         reason = str(error)
     if overwrite:
         return {}

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError
 from daskfs.protocol import Axis
+from daskfs.store.dataset.codec import append_crc, strip_crc
 from daskfs.store.dataset.hashing_kernels import id_of_name
-from daskfs.store.dataset.json_checks import check_members, is_count, is_kind, is_one_of, load_record, object_of
+from daskfs.store.dataset.json_checks import check_members, is_count, is_kind, is_one_of, object_of, parse_json
 from daskfs.store.dataset.layout import MOST_METADATA, ROOT, UNFINISHED, ArraySpec, Labels, recode_labels
 from daskfs.store.dataset.name_runs import MergedNames, cut_into_chunks, encode_names, table_specs
 from daskfs.store.dataset.names import check_column_names, feature_spec
@@ -196,15 +197,16 @@ def _fills(
     ids = [id_of_name(plan.numbers[column]) for column in wanted]
     values = fill_values(plan.missing, ids, parts, run, np.dtype(np.float32))
     fills = Fills(plan.missing, dict(zip((plan.numbers[column] for column in wanted), values, strict=True)))
-    location.write(_FILLS, json.dumps(asdict(fills)).encode())  # before staged entries are moved
+    location.write(_FILLS, append_crc(json.dumps(asdict(fills)).encode()))  # before staged entries are moved
     return fills
 
 
 def _stored_fills(location: Location) -> Fills:
     """Return the fills that an interrupted call has computed. Raise DatasetError if they are damaged."""
     try:
-        record = check_members(load_record(location, _FILLS, MOST_METADATA), _FILLS_MEMBERS, {})
-    except ValueError as error:
+        raw = strip_crc(location.read(_FILLS, most=MOST_METADATA)).tobytes()
+        record = check_members(parse_json(raw), _FILLS_MEMBERS, {})
+    except (ValueError, OSError) as error:
         raise DatasetError(f"{location.url}/{_FILLS}: {error}; use --overwrite to begin again") from error
     return Fills(**{name: record[name] for name in _FILLS_MEMBERS})
 
