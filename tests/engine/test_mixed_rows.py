@@ -123,6 +123,7 @@ def test_the_command(tmp_path, rows, mixed_accuracy, way):
         check(selection, rows, mixed_accuracy)
 
 
+@pytest.mark.slow
 def test_an_array_that_a_job_reads_in_place(tmp_path, rows, mixed_accuracy):
     X, y = rows
     np.save(tmp_path / "x.npy", X)
