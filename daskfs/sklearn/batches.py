@@ -115,7 +115,7 @@ class BatchEstimator(SelectingEstimator):
         if self._batch_run is None:
             refused = dict.fromkeys(self._registration.batches_refuse or (), (0, False, "auto", None))
             for name, allowed in {**refused, "missing": ("error",)}.items():
-                if getattr(self, name) not in allowed:
+                if getattr(self, name, False) not in allowed:
                     raise OptionError(f"{name}: needs to know all rows beforehand, which partial_fit does not; use fit")
             self._batch_run = BatchRun(self._algorithm_for(batch.meta), self._seed(), batch, known)
         self._selection = None
