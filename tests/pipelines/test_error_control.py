@@ -56,7 +56,8 @@ def test_large_effects_deceive_no_more_than_small_ones(script):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "problem", ["neighbours 0.7, 4,000 rows, noise 0.9", "genotypes, 4,000 rows", "logistic, neighbours 0.7, 4,000 rows"]
+    "problem",
+    ["neighbours 0.7, 4,000 rows, noise 0.9", "genotypes, 4,000 rows", "logistic, neighbours 0.7, 4,000 rows"],
 )
 def test_many_rows_deceive_no_more_than_few(script, problem):
     of = means(script, problem, 4)
