@@ -119,9 +119,7 @@ PROBLEMS = {
     "4 rows a donor, by donor": Problem(rows=2400, rows_of_group=4),
     "neighbours 0.7, noise 0.3": Problem(neighbours(0.7), noise=0.3, n_features=1000, seeds=10),
     "neighbours 0.7, 4,000 rows": Problem(neighbours(0.7), rows=4000, n_features=1000, seeds=10),
-    "neighbours 0.7, 4,000 rows, noise 0.9": Problem(
-        neighbours(0.7), rows=4000, noise=0.9, n_features=1000, seeds=10
-    ),
+    "neighbours 0.7, 4,000 rows, noise 0.9": Problem(neighbours(0.7), rows=4000, noise=0.9, n_features=1000, seeds=10),
     "genotypes, 4,000 rows": Problem(genotypes, rows=4000, n_features=1000, seeds=10),
     "genotypes, 4,000 rows, noise 0.9": Problem(genotypes, rows=4000, noise=0.9, n_features=1000, seeds=10),
     "logistic, neighbours 0.7, 4,000 rows": Problem(
