@@ -42,9 +42,9 @@ def test_nothing_is_found_where_nothing_is(script):
 
 @pytest.mark.parametrize("problem", ["independent columns", "neighbours 0.7", "logistic", "4 rows a donor, by donor"])
 def test_true_features_are_found_and_few_others(script, problem):
-    of = means(script, problem, 3)
-    assert of["false discovery rate"] <= 0.1
-    assert of["found"] >= 0.85
+    of = means(script, problem, 6)
+    assert of["false discovery rate"] <= 0.12
+    assert of["found"] >= 0.8
 
 
 def test_large_effects_deceive_no_more_than_small_ones(script):
@@ -78,7 +78,7 @@ def test_the_table_of_the_docs_is_the_one_that_was_measured(script):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "share"),
-    [("neighbours 0.9", 0.6), ("factors", 0.75), ("genotypes", 0.8), ("heavy tails", 0.8), ("sparse columns", 0.75)],
+    [("neighbours 0.9", 0.4), ("factors", 0.8), ("genotypes", 0.85), ("heavy tails", 0.8), ("sparse columns", 0.75)],
 )
 def test_other_problems(script, problem, share):
     of = means(script, problem, 8)

@@ -83,7 +83,7 @@ class HalvesState:
     memories: list[Memory]
     """Of the `N_LEARNERS` learners, in the order of `learners`; empty after the last pass that learns."""
     pools: list[TargetPool] = field(default_factory=list)
-    """Targets for other rows, in the order of row numbers: of the first rows, and once merged of those of every shard."""
+    """Targets for other rows, in the order of row numbers: of the first rows, or of the first rows of every shard."""
     features: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """The features searched, those first that were chosen most often; empty before the last pass has ended."""
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))

@@ -35,7 +35,7 @@ from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.algorithms.substitution.error_control import N_PERMUTED
 from daskfs.algorithms.substitution.paper import PaperMethod
-from daskfs.algorithms.substitution.permuted import LEAST_RIDGE, MOST_RIDGE, PermutedMethod
+from daskfs.algorithms.substitution.permuted import MOST_RIDGE, SMALLEST_RIDGE, PermutedMethod
 from daskfs.errors import OptionError, check_choice, check_positive, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
 
@@ -172,7 +172,7 @@ class OnlineSubstitution(Algorithm):
 
     def _check_permutable(self, loss: RowLoss, meta: Meta) -> None:
         """Raise OptionError if t-values of permuted targets would not compare with those of the target."""
-        most, least = MOST_RIDGE.get(loss, np.inf), LEAST_RIDGE.get(loss, 0.0)
+        most, least = MOST_RIDGE.get(loss, np.inf), SMALLEST_RIDGE.get(loss, 0.0)
         reasons = {
             f"method={self.method!r} treats columns one by one: use method='block'": self.method != "block",
             "kept features explain the target, and not a permuted one: leave out keep": bool(self.keep),

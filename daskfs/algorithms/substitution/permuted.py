@@ -36,7 +36,7 @@ from daskfs.protocol import Block, ErrorControl, Meta, Result, Schedule, Sharing
 
 MOST_RIDGE = {"squared": 0.1, "logistic": 0.02}
 """The ridge of the search by loss, on columns of unit norm, and the largest that is allowed."""
-LEAST_RIDGE = {"logistic": 0.002}
+SMALLEST_RIDGE = {"logistic": 0.002}
 """The smallest ridge that is allowed: with 0.0001, 11 to 15 % of the features reported were false."""
 _RIDGE_OF_T = {"squared": 1e-6}
 """The ridge under which features are judged, by loss; others are judged under that of the search.
@@ -235,7 +235,7 @@ def _codes_of(values: Floats) -> NDArray[np.int64]:
     if not np.array_equal(values, np.round(values)) or np.abs(values).max() > _LARGEST_GROUP:
         raise OptionError(
             f"groups: must be whole numbers up to {_LARGEST_GROUP:,}, without gaps, or texts; number them from 0 on, "
-            f"or ingest the column as categories (categorical)"
+            "or ingest the column as categories (categorical)"
         )
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
