@@ -94,7 +94,7 @@ def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
 def ignore_rows(rows: SparseRows, which: NDArray[np.bool_]) -> SparseRows:
     """Return the rows with weight 0 for the rows in the mask `which`, from which kernels learn nothing."""
     weight = rows.weight if len(rows.weight) else np.ones(len(which), np.float32)
-    return read_only(*rows[:-1], np.where(which, np.float32(0), weight))
+    return read_only(*rows._replace(weight=np.where(which, np.float32(0), weight)))
 
 
 def are_usable(rows: SparseRows) -> NDArray[np.bool_]:
