@@ -49,7 +49,7 @@ class Scaling:
         """Return moments and typical values from the first rows, with no numeric features unless `centre` is true."""
         if _are_all_one(rows.values):  # words, of which none is numeric
             return cls(*_NO_MOMENTS, NO_UNITS)
-        units = measure_units(rows.ids, rows.values, _count_unit_bits(len(rows.ids)))
+        units = measure_units(rows.ids, rows.values, _count_unit_bits(min(len(rows.ids), int(rows.ids.max()) + 1)))
         if not centre:
             return cls(*_NO_MOMENTS, units)
         if int(rows.ids.max(initial=0)) > _MAX_ID:
@@ -107,9 +107,9 @@ def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
     return units
 
 
-def _count_unit_bits(entries: int) -> int:
-    """Return the logarithm of the number of slots for rows with so many entries."""
-    return min(_UNIT_BITS, max(1, (4 * entries).bit_length()))
+def _count_unit_bits(features: int) -> int:
+    """Return the logarithm of the number of slots for at most so many features."""
+    return min(_UNIT_BITS, max(1, (4 * features).bit_length()))
 
 
 def _are_all_one(values: NDArray[np.float32]) -> bool:
