@@ -450,7 +450,10 @@ class AsynchronousAlgorithm(Algorithm):
         raise NotImplementedError
 
     def work(self, own: State | None, view: State, block: Block, worker: int) -> tuple[State, State | None]:
-        """Process a block on a worker. Return the worker's own state (the next `own`) and an offer or None."""
+        """Process a block on a worker. Return what the worker remembers, and an offer to send to the centre, or None.
+
+        What the worker remembers is passed as `own` to the next call.
+        """
         raise NotImplementedError
 
     def combine_offers(self, offer: State, later: State, view: State) -> State:

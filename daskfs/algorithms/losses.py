@@ -111,9 +111,10 @@ def positive_target(meta: Meta) -> float:
 
 
 def encode_targets(y: Floats, positive: float, labels: Floats) -> Floats:
-    """Return the targets (scores, rows): one of `encode_target`, or with several `labels` one for each of them.
+    """Return an array (scores, rows) of what scores are fitted to: +1 for rows of a class, −1 for all other rows.
 
-    Several targets, which are numbers in the columns of y, are the rows of the result.
+    There is one score for two classes, and one for every class if there are several `labels`. Numeric targets, the
+    columns of y, are the rows of the result.
 
     >>> encode_targets(np.array([0.0, 5.0, 7.0]), positive=float("nan"), labels=np.array([0.0, 5.0, 7.0]))
     array([[ 1., -1., -1.],

@@ -62,7 +62,7 @@ class PassRunner(ABC):
 
     @abstractmethod
     def fold_columns(self, state: State, ids: NDArray[np.uint64]) -> tuple[State, Spent]:
-        """Fold the columns `ids` into the state. Return the state, and the time and bytes that this took."""
+        """Fold the columns `ids` into the state. Return the new state, the seconds taken and the bytes read."""
 
     def close(self) -> None:  # noqa: B027  # nothing, in this process
         """Release what the runner holds on a cluster; to be called when the selection run ends."""

@@ -88,7 +88,7 @@ def least_rounds(nbytes: int, n_shards: int, merges: int) -> int:
 def groups_of(sizes: NDArray[np.int64], position: int, limit: Callable[[int], int]) -> Iterator[range]:
     """Yield consecutive groups of blocks from block `position` on, of at least ``limit(left)`` bytes.
 
-    The argument `left` is the number of bytes that are left at the start of the group.
+    The argument `left` is the number of bytes of the blocks from the first of the group to the last of all.
 
     >>> from daskfs.engine.shards import groups_of
     >>> list(groups_of(np.full(6, 100), 1, lambda left: 200))

@@ -236,7 +236,7 @@ class Job(JobTable):
 
     @property
     def order(self) -> RowOrder:
-        """Whether rows that are sorted by label may be put in random order, which both tables can refuse."""
+        """Whether rows sorted by label may be put in random order: not if [select] or [ingest] says "as-is"."""
         orders = (self.select.order, self.ingest.order if self.ingest else "auto")
         return "as-is" if "as-is" in orders else "auto"
 

@@ -215,7 +215,7 @@ class _CellsInPlace:
             yield slice(top, top + tile.shape[0]), slice(left, left + tile.shape[1]), tile
 
     def block_rows(self, number: int) -> NDArray[np.intp] | slice:
-        """Return which rows of the source block `number` of rows has."""
+        """Return the numbers of the source's rows that are in the row block with this number."""
         start, stop = number * self.step, min((number + 1) * self.step, self.source.shape[0])
         if self.rows is None:
             return slice(start, stop)

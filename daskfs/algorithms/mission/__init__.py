@@ -490,7 +490,7 @@ class Mission(Algorithm):
         return HalvesState([empty_memory(self, n_scores, room) for _ in range(N_LEARNERS)])
 
     def _start_refit(self, state: MissionState) -> None:
-        """Prune the tables to the selected features, shrink the tables to few slots, and drop the sketch."""
+        """Keep only the weights of the selected features, in small hash tables, and drop the sketch."""
         keep_selected(self, state.memory, self._rule(state))
         nothing, slots = np.empty(0, np.float32), count_slots(self.n_select + len(state.keep))
         state.memory = resize_tables(state.memory._replace(sketch=nothing, cells=nothing), slots)

@@ -142,7 +142,7 @@ def put_into_cell(cells, h, bits, C, first, vector, total):
 
 @helper
 def mark(cells, key, bits, C, is_set):
-    """Set or clear the mark of the cell of the feature with this key."""
+    """Set or clear the bit of a sketch cell that says that a feature of a table hashes to it; `key` is that feature."""
     at = np.int64(cell_of(short_hash(key - np.uint64(1)), bits)) * (C + 1) + C
     cells[at] = marked(cells[at]) if is_set else sum_of(cells[at])
 

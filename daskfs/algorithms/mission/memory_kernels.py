@@ -288,9 +288,8 @@ def merge_tables(keys, weights, pace, parents, share, memory, rule, t):
     """Fill table t of `memory`, which has the merged sketch or cells, with entries of several shards, sorted by key.
 
     The array `share` has the share of each entry's shard in the mean. Weights of a feature that entered the shards with
-    different units are changed to the smallest unit. With cells, where weights in tables are exact, the weight of a
-    feature is the mean of its entries plus the weight in its merged cell for the shards without an entry of the
-    feature.
+    different units are changed to the smallest unit. Where weights in tables are exact (method "active"), a shard
+    without an entry of the feature counts with the feature's weight in the merged sketch.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
     is_exact = len(memory.cells) > 0

@@ -1,12 +1,12 @@
 """The choice of gamma and of a penalty before the first round, by cross-validation on the sample of rows.
 
-The finer waves are, the more noise they explain, and the larger the penalty must be: both are chosen together. For
-every gamma, a lasso on some hundred waves and the linear terms is fitted to three quarters of the sampled rows for
-descending penalties until the squared error on the other quarter rises, and so for every quarter. Of many linear terms,
-each fit has those that correlate best with the target on its own rows. If the sample has all rows, linear terms without
-any waves are compared, too, and waves are drawn only if they do better. Sums over noise grow with the square root of
-the number of rows, and so does the penalty from the sample to all rows. Features that the user asked to keep have no
-penalty: their part of waves, columns and targets is subtracted before each fit.
+The finer the random features ("waves") are, the more noise they explain, and the larger the penalty must be: both are
+chosen together. Every gamma is judged by four folds of the sampled rows. In each fold, a lasso on a few hundred waves
+and the linear terms has smaller and smaller penalties until the squared error on the held-back rows rises. Of many
+linear terms, each fit has those that correlate best with the target on its own rows. If the sample has all rows, linear
+terms without any waves are compared, too, and waves are drawn only if they do better. Sums over noise grow with the
+square root of the number of rows, and so does the penalty from the sample to all rows. Features that the user asked to
+keep have no penalty: their part of waves, columns and targets is subtracted before each fit.
 """
 
 from __future__ import annotations

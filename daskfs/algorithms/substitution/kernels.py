@@ -37,7 +37,7 @@ def sweep(X, r, h, sums):
 
 @summing_helper
 def two_tile_sums(x, y, x_shift, y_shift, r, h):
-    """Return the five sums of `sweep` for two columns x and y over some rows, in the precision of the data."""
+    """Return the sums over rows of z, z², r·z, h·z and h·z², for two columns x and y with z = x − x_shift and so on."""
     x0 = x1 = x2 = x3 = x4 = y0 = y1 = y2 = y3 = y4 = x.dtype.type(0)
     for i in range(len(r)):
         z = x[i] - x_shift

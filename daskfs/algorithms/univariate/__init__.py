@@ -14,7 +14,8 @@ Y. Hochberg: *Controlling the False Discovery Rate*, Journal of the Royal Statis
 
 Columns are read in one pass, and the selected columns a second time for a linear model (see `fit`). Rows of dense data
 are read in two passes, whose sums are merged by the formulas of T. F. Chan, G. H. Golub and R. J. LeVeque (1979).
-Memory is 80 bytes a column and, for columns, n·k numbers of n rows; for rows, about 50 bytes a column and class.
+Memory is 80 bytes for every column of the data and, if the data are read in columns, n·k numbers for n rows and k
+selected columns. If they are read in rows, it is about 50 bytes for every column and class.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def _fills(
 
 
 def _stored_fills(location: Location) -> Fills:
-    """Return the fills that an interrupted call has computed. Raise DatasetError if they are damaged."""
+    """Return the numbers that fill gaps, as an interrupted call has stored them; raise DatasetError if damaged."""
     try:
         raw = strip_crc(location.read(_FILLS, most=MOST_METADATA)).tobytes()
         record = check_members(parse_json(raw), _FILLS_MEMBERS, {})

@@ -77,9 +77,9 @@ class ObjectFolder:
         return self._call(key, read)
 
     def put_if(self, key: str, data: bytes, tag: Tag | None) -> Tag | None:
-        """Replace the version of a key with the e-tag `tag`, or create a new key if `tag` is None.
+        """Overwrite an object only if its e-tag is still `tag`, or create an object if `tag` is None.
 
-        Return the new e-tag, or None if the key has another e-tag or, for a new key, exists already.
+        Return the new e-tag, or None if the object has another e-tag or, if `tag` is None, exists already.
         """
         mode: Any = "create" if tag is None else {"e_tag": tag}
         attempts = count()
