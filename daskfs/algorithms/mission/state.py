@@ -200,7 +200,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
 
 
 def rule_of(params: Mission, room: int, calibration: Calibration | None = None, n_shards: int = 1) -> Rule:
-    """Return the parameters of gradient steps; with L shards, whose weights are averaged, the rate is L times larger."""
+    """Return parameters of gradient steps; with L shards, whose weights are averaged, the rate is L times as large."""
     norm, value = (calibration or NEUTRAL).mean_squares
     rate = rate_of(params, calibration)
     if params.row_loss == "squared" and params.method != "active":
