@@ -16,7 +16,7 @@ from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.waiting import call
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers, workers_of
-from daskfs.engine.data.mix import mixed_rows
+from daskfs.engine.data.mix import mixed_rows, order_of_shuffle
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
 from daskfs.engine.memory import MemoryPlan, available_memory
@@ -104,9 +104,7 @@ def select(
         raise OptionError("resume: there is nothing to go on from without a checkpoint; say where it is")
     client = (client or current_client()) if dataset.travels else None
     options = storage_options or dataset.location.options
-    if groups is not None:  # they are in the order of the rows
-        order = "as-is"
-    with mixed_rows(dataset, algorithm, order, client) as rows:
+    with mixed_rows(dataset, algorithm, "as-is" if groups is not None else order, client) as rows:
         return _select(
             rows, dataset, algorithm, client, checkpoint, resume, seed, synchronous, progress, options, groups
         )
@@ -143,11 +141,12 @@ def _select(
         if send is not None:
             send(refused_event(refusal))
         raise
+    order = None if dataset is source else order_of_shuffle(source.n_samples)
     with _name_in_errors(source):
         algorithm.start(meta, seed)  # refuses what does not fit together, before there is a checkpoint
     with (
         checkpoint_at(checkpoint, options, dataset, params, seed) as saved,
-        _name_in_errors(source),
+        _name_in_errors(source, order),
         one_blas_thread(),
     ):
         snapshot = Snapshot(algorithm.start(replace(meta, n_shards=n_shards), seed), n_shards, schedule)
@@ -205,8 +204,8 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     selection = Selection.from_result(
         result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names, formats
     )
-    if selection.classes is None or not getattr(params, "balanced", False):
-        return selection
+    if selection.classes is None or not getattr(params, "balanced", False) or not len(result.features):
+        return selection  # a constant model has the same score for all rows
     scores = constant_scores(selection.loss or "logistic", class_shares(dataset), one_score=selection.weights.ndim == 1)
     return replace(selection, threshold=scores)
 
@@ -305,13 +304,17 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
 
 
 @contextmanager
-def _name_in_errors(dataset: Dataset) -> Iterator[None]:
-    """Convert an algorithm's error about a column or row number into an error with the column or row name."""
+def _name_in_errors(dataset: Dataset, order: NDArray[np.intp] | None = None) -> Iterator[None]:
+    """Convert an algorithm's error about a column or row number into an error with the column or row name.
+
+    The `order` has the number of every row in the dataset if the algorithm has read the rows in another order.
+    """
     try:
         yield
     except (ColumnError, RowError) as error:
         name = dataset.names(np.array([error.feature], np.uint64))[0]
         where = f"column {name!r} (number {error.feature})"
         if isinstance(error, RowError):
-            where = f"row {error.row}: feature {name!r}"
+            row = error.row if order is None else int(order[error.row])
+            where = f"row {row}: feature {name!r}"
         raise DatasetError(f"{dataset.url}: {where}: {error.reason}") from error

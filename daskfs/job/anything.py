@@ -127,6 +127,8 @@ def select(
     errors["groups"] = groups if isinstance(groups, str) else None
     run: dict[str, Any] = {"client": client, "checkpoint": checkpoint, "resume": resume, "seed": seed}
     run |= {"synchronous": synchronous, "progress": progress, "storage_options": storage_options, "order": order}
+    if groups is not None and not isinstance(groups, str):  # they are in the order of the rows
+        run |= {"groups": groups, "order": (order := "as-is")}
     with ExitStack() as stack:
         opener = _Opener(stack, missing, order, storage_options, client)
         errors = {name: value for name, value in errors.items() if value is not None}
@@ -134,8 +136,6 @@ def select(
             algorithm = _with_error_control(algorithm, errors)
         dataset, chosen = opener.open(data, y, algorithm)
         chosen = _with_error_control(chosen, errors)
-        if groups is not None and not isinstance(groups, str):
-            run["groups"] = groups
         try:
             selection = select_from_dataset(dataset, chosen, **run)
         except Gap:

@@ -89,6 +89,11 @@ class InPlace(Dataset):
         train, test = HeldBack(share, seed, is_test=False), HeldBack(share, seed, is_test=True)
         return InPlace(self.matrix, self._layout, train), InPlace(self.matrix, self._layout, test)
 
+    @property
+    def part_rows(self) -> NDArray[np.intp] | None:
+        """The numbers of the rows of the part, or None for all rows of the matrix."""
+        return self._cells.rows
+
     def with_real_target(self) -> InPlace:
         self._labels = Labels(False, None, self._labels.targets)
         return self

@@ -303,6 +303,19 @@ def test_a_column_of_groups_is_used_and_not_selected():
     assert named.error_control.q_values != alone.error_control.q_values
 
 
+def test_groups_by_row_stay_with_their_rows_where_an_ingest_would_shuffle():
+    table, donor = donors_and_genes()
+    table["site"] = np.resize(["north", "south"], len(table))
+    order = np.argsort(table.y, kind="stable")
+    table, donor = table.iloc[order].reset_index(drop=True), donor[order]
+    named = daskfs.select(
+        table.assign(donor=donor.astype(float)), 5, "y", error_control="permuted", groups="donor", order="as-is"
+    )
+    listed = daskfs.select(table, 5, "y", error_control="permuted", groups=donor)
+    assert named.names == listed.names
+    assert named.error_control.q_values == pytest.approx(listed.error_control.q_values)
+
+
 def test_groups_may_be_texts():
     """Both tables are shuffled in the same way, since they have texts and their targets come in runs."""
     table, donor = donors_and_genes()

@@ -12,11 +12,14 @@ from click.testing import CliRunner
 import daskfs
 from daskfs.cli import main
 from daskfs.engine.data import mix
-from daskfs.errors import OptionError
+from daskfs.engine.data.mix import mixed_rows, order_of_shuffle
+from daskfs.errors import DatasetError, OptionError
 from daskfs.sklearn import MissionClassifier
 from daskfs.store.dataset.label_order import are_sorted
 from daskfs.store.in_memory import InMemory
+from daskfs.store.in_place import InPlace
 from daskfs.store.ingest.arrays import encode_target
+from daskfs.store.matrix import Matrix
 from daskfs.store.reorder.runs import row_keys
 
 N, P, TRUE = 20_000, 40, 5
@@ -134,6 +137,28 @@ def test_an_array_that_a_job_reads_in_place(tmp_path, rows, mixed_accuracy):
     assert done.exit_code == 0, done.stderr
     (run,) = tmp_path.glob("run/runs/*")
     check(daskfs.load_selection(run), rows, mixed_accuracy)
+
+
+def test_a_copy_of_a_part_has_no_rows_that_are_held_back():
+    """All rows are not sorted, since runs are short beside them, and those that are left to select from are."""
+    y = np.repeat([0.0, 1.0], [8704, 512])
+    X = np.random.default_rng(0).normal(size=(len(y), 160)).astype(np.float32)
+    train, _ = InPlace(Matrix(X, y, chunks=(1024, 160)), "rows").held_back(0.2, seed=0)
+    with (
+        pytest.warns(UserWarning, match="a copy in random order"),
+        mixed_rows(train, mission(), "auto", client=None) as mixed,
+    ):
+        cells = np.concatenate([block.X.copy() for block in mixed.blocks()])
+    own = np.concatenate([block.X.copy() for block in train.blocks()])
+    assert mixed is not train
+    assert np.array_equal(own[order_of_shuffle(len(own))], cells)
+
+
+def test_a_bad_value_is_named_with_its_row_in_the_source(rows):
+    X, y = rows[0].copy(), rows[1]
+    X[17, 3] = 1e30
+    with pytest.raises(DatasetError, match="row 17: feature 'x3'"):
+        daskfs.select(X, mission(scale=False), y=y)
 
 
 @pytest.mark.parametrize("fault", ["no room", "other machines"])

@@ -101,3 +101,14 @@ def test_a_threshold_that_does_not_fit_is_refused(tmp_path):
         record.write_text(whole.replace(line, wrong))
         with pytest.raises(SelectionError):
             daskfs.load_selection(tmp_path / "run")
+
+
+def test_a_model_without_features_says_the_frequent_class():
+    X, y = rare(400)
+    X = np.random.default_rng(5).normal(size=X.shape)
+    selection = daskfs.select(X, 3, y, error_control="permuted", max_false=0.1)
+    balanced = daskfs.select(
+        X, daskfs.OnlineSubstitution(3, balanced=True, error_control="permuted", max_false=0.1), y=y
+    )
+    assert not selection.names
+    assert balanced.predict(X[:5]).tolist() == selection.predict(X[:5]).tolist() == ["no"] * 5

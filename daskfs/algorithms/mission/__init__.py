@@ -52,7 +52,7 @@ from daskfs.algorithms.mission.calibration import (
 )
 from daskfs.algorithms.mission.feature_kernels import compile_scaling
 from daskfs.algorithms.mission.fit import load_scipy
-from daskfs.algorithms.mission.halves import N_LEARNERS, HalvesState, check_halves, with_error_control
+from daskfs.algorithms.mission.halves import N_LEARNERS, HalvesState, check_halves, check_order, with_error_control
 from daskfs.algorithms.mission.learn import (
     calibrate,
     judge_halves,
@@ -316,6 +316,7 @@ class Mission(Algorithm):
 
     def start(self, meta: Meta, seed: int) -> MissionState:
         check_target(self.row_loss, meta)
+        check_order(self, meta)
         n_scores, keep = count_scores(self, meta), kept_features(self.keep, meta)
         room = room_of(self, len(keep))
         several = n_scores > 1

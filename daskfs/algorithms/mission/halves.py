@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.error_control import count_reported, permutation, q_values, random_words
 from daskfs.algorithms.losses import Floats
-from daskfs.algorithms.mission.calibration import FIRST_ROWS
+from daskfs.algorithms.mission.calibration import FIRST_ROWS, are_few
 from daskfs.algorithms.mission.memory_kernels import COUNT, Memory, SparseRows
 from daskfs.algorithms.mission.rows import ignore_rows, read_only
 from daskfs.errors import OptionError
@@ -118,14 +118,20 @@ def check_halves(params: Mission, meta: Meta) -> None:
         "interactions have not been studied: leave them out": params.interactions is not None,
         "fading has not been studied: leave it out": params.fading > 0,
         "rows with weights cannot change places: write the data without weights": meta.weighted,
-        "rows in the order of their targets cannot be permuted in one pass: daskfs shuffle mixes them": (
-            meta.mixed is False and meta.n_samples > POOL
-        ),
         "groups of rows are only for Online Substitution: use OnlineSubstitution": len(meta.row_groups()) > 0,
     }
     for reason, applies in reasons.items():
         if applies:
             raise OptionError(f"error_control={params.error_control!r}: {reason}")
+
+
+def check_order(params: Mission, meta: Meta) -> None:
+    """Raise OptionError if targets in runs would be permuted among rows with the same target."""
+    if params.error_control is not None and meta.mixed is False and not are_few(meta):
+        raise OptionError(
+            f"error_control={params.error_control!r}: rows in the order of their targets cannot be permuted in one "
+            "pass: daskfs shuffle mixes them"
+        )
 
 
 def salts(seed: int) -> NDArray[np.uint64]:

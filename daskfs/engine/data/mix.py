@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
 from daskfs.engine.cluster.pool import available_cores
-from daskfs.engine.cluster.worker_pool import workers_of
+from daskfs.engine.cluster.worker_pool import require_worker, workers_of
 from daskfs.engine.data.reorder import shuffle
 from daskfs.engine.sizes import format_bytes
 from daskfs.errors import OptionError, check_choice, public_url
@@ -22,6 +25,7 @@ from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.in_memory import InMemory
 from daskfs.store.in_place import InPlace
 from daskfs.store.places.location import Location
+from daskfs.store.reorder.runs import row_keys
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,19 +73,31 @@ def _shuffled(dataset: Dataset, folder: Path, client: Client | None) -> Dataset:
     """Return a copy of a dataset with its rows in random order."""
     source = dataset
     if isinstance(dataset, InPlace):
-        from daskfs.engine.data.write import write_matrix  # here, since it imports pandas and dask.array
+        from daskfs.engine.data.write import take_matrix_rows, write_matrix  # here, since these import pandas and dask
 
-        source = write_matrix(Location(folder / "rows"), dataset.matrix, "rows", "error")
+        matrix = take_matrix_rows(dataset.matrix, dataset.part_rows)
+        source = write_matrix(Location(folder / "rows"), matrix, "rows", "error")
     workers = available_cores() if client is None else None
     mixed = shuffle(source, folder / "mixed", client=client, workers=workers)
     is_number = dataset.classes is None and mixed.classes is not None
     return mixed.with_real_target() if is_number else mixed
 
 
+def order_of_shuffle(n_samples: int) -> NDArray[np.intp]:
+    """Return the numbers that the rows of a mixed dataset have in the sorted one."""
+    return np.argsort(row_keys(0, 0, n_samples), kind="stable")
+
+
+def _hosts(client: Client) -> set[str | None]:
+    """Return the machines of the workers that are other processes, as soon as there is a worker."""
+    require_worker(client)
+    return {urlsplit(address).hostname for address in workers_of(client) if not address.startswith("inproc://")}
+
+
 def _check_room(dataset: Dataset, algorithm: Algorithm, client: Client | None) -> None:
     """Raise OptionError if no copy can be written to the folder for temporary files, or workers could not read it."""
     needed, free = _COPIES * int(dataset.block_sizes("rows").sum()), shutil.disk_usage(tempfile.gettempdir()).free
-    hosts = {urlsplit(address).hostname for address in workers_of(client)} if client is not None else set()
+    hosts = set() if client is None else _hosts(client)
     reason = ""
     if needed > free:
         reason = f"a copy takes up to {format_bytes(needed)}, and {tempfile.gettempdir()} has {format_bytes(free)}"

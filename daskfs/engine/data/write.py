@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, Literal
@@ -145,6 +146,14 @@ def write_matrix(location: Location, matrix: Matrix, layout: Layout, missing: Mi
     return write_dataset(
         location.url, cells, target, names, layout, missing=missing, overwrite=True, storage_options=location.options
     )
+
+
+def take_matrix_rows(matrix: Matrix, rows: NDArray[np.intp] | None) -> Matrix:
+    """Return some rows of a matrix, whose cells are not read yet, or the matrix itself if `rows` is None."""
+    if rows is None:
+        return matrix
+    cells = matrix.cells if isinstance(matrix.cells, DaskArray) else from_array(matrix.cells, chunks=matrix.chunks)
+    return replace(matrix, cells=cells[rows], target=np.asarray(matrix.target)[rows], chunks=None)
 
 
 def _unwrap(X: Any, names: Sequence[Any] | None, what: str = "X") -> tuple[Any, Sequence[Any] | None]:
