@@ -185,6 +185,7 @@ print(*called)
         "daskfs.algorithms.mission": {
             "algorithms.mission",
             "algorithms.mission.feature_kernels",
+            "algorithms.mission.unit_kernels",
             "algorithms.loss_kernels",
         },
         "daskfs.algorithms.substitution": {"algorithms.substitution.kernels", "algorithms.loss_kernels"},
@@ -195,6 +196,7 @@ print(*called)
         },
         "daskfs.store.ingest.formats.vw": {
             "store.ingest.formats.vw_kernels",
+            "store.ingest.formats.label_kernels",
             "store.ingest.gaps_kernels",
             "store.ingest.rows_kernels",
             "store.dataset.names_kernels",

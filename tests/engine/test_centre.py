@@ -198,7 +198,7 @@ def test_a_target_is_introduced_as_the_first_block_would_have_brought_it(tmp_pat
     state = with_target(algorithm, dataset, algorithm.start(dataset.meta, seed=0))
     assert not len(algorithm.held_features(state))
     first = algorithm.update(algorithm.start(dataset.meta, seed=0), dataset.read(0, "columns"))
-    for name in ("sets/0/target", "sets/0/importance", "target_mean", "weight"):
+    for name in ("sets/0/target", "sets/0/row_weight", "target_mean", "weight"):
         np.testing.assert_array_equal(flatten(state)[name], flatten(first)[name], err_msg=name)
 
 
@@ -429,15 +429,15 @@ def check_set(selected: SelectedSet) -> None:
     centred = DATA.X[:, ids] - DATA.X[:, ids].mean(axis=0)
     X = np.column_stack([np.full(N, N**-0.5), centred / np.linalg.norm(centred, axis=0)])
     np.testing.assert_allclose(selected.X[:, :k], X, atol=1e-12)
-    [target], [weights], importance = selected.target, selected.w, selected.importance  # of the only score
+    [target], [weights], row_weight = selected.target, selected.w, selected.row_weight  # of the only score
     w = weights[:k]
     penalty = np.r_[0.0, np.full(k - fixed, selected.ridge)]
     np.testing.assert_allclose(target, DATA.y - DATA.y.mean())
     missed = target - X @ w
-    assert selected.objective == pytest.approx((importance @ missed**2 + penalty @ w**2) / 2)
-    H = (X * importance[:, None]).T @ X + np.diag(penalty)
+    assert selected.objective == pytest.approx((row_weight @ missed**2 + penalty @ w**2) / 2)
+    H = (X * row_weight[:, None]).T @ X + np.diag(penalty)
     np.testing.assert_allclose(selected.inverse[:k, :k] @ H, np.eye(k), atol=1e-7)
-    np.testing.assert_allclose((X * importance[:, None]).T @ missed, penalty * w, atol=1e-7)  # at its minimum
+    np.testing.assert_allclose((X * row_weight[:, None]).T @ missed, penalty * w, atol=1e-7)  # at its minimum
 
 
 class Pushes(RuleBasedStateMachine):

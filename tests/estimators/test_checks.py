@@ -101,6 +101,7 @@ ELSEWHERE = {
     "loss",
     "per_class",
     "groups",
+    "balanced",
 }  # these mean something else, or are only where they mean something
 
 

@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_notes import notes
-
-LEFT_BEHIND = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
-"""Dask leaves a connection that was about to be made to a worker that is killed then to the garbage collector."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.filterwarnings(LEFT_BEHIND))
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -145,7 +146,7 @@ def test_f10_a_task_that_kills_every_worker_is_said_with_the_memory_plan(tmp_pat
         daskfs.select(dataset, Deadly(), client=three_workers)
     said = str(caught.value)
     assert said.startswith(f"{dataset.url}: 1 workers died of the same task")
-    assert "each needs state 5 x " in said
+    assert re.search(r"each needs state [45] x .* \+ blocks .* = ", said)  # a worker may still be on its way
     assert "\n" not in said
 
 

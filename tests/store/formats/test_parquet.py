@@ -48,7 +48,7 @@ MIXED: dict[str, list[Any]] = {
     "town": [["Ulm", "Köln", None, "", "Bad Aibling"][i % 5] for i in range(N)],
     "y": [i % 3 for i in range(N)],
     "price": [i / 8 - 20 for i in range(N)],
-    "user": [f"u{i * i % 211}" for i in range(N)],
+    "page": [f"u{i * i % 211}" for i in range(N)],
     "new": [i % 4 == 0 for i in range(N)],
 }
 
@@ -71,7 +71,7 @@ def test_a_mixed_table_becomes_named_sparse_rows(mixed_rows: Rows) -> None:
 def test_what_is_resolved_is_a_record_that_survives_json(mixed: Path, mixed_rows: Rows) -> None:
     format = resolved(Parquet(label="y", missing="zero"), mixed)
     assert (format.kind, format.names_from) == ("sparse", {"from": "table"})
-    assert (format.numeric, format.categorical) == (("clicks", "price", "new"), ("town", "user"))
+    assert (format.numeric, format.categorical) == (("clicks", "price", "new"), ("town", "page"))
     again = Parquet(**json.loads(json.dumps(asdict(format))))
     assert asdict(resolved(again, mixed)) == asdict(format)
     rows_of(again, [mixed]).assert_equal(mixed_rows)
