@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
+import math
 import multiprocessing
 import os
 import time
@@ -68,10 +69,18 @@ def _child(pipe: Connection, module: str, name: str, folder: Path, small: Path) 
     try:
         rival: Rival = importlib.import_module(module).RIVALS[name]
         rival.run(small, **rival.settings[0])
-        best = max(rival.settings, key=lambda setting: rival.run(folder, **setting).validation)
+        best = max(rival.settings, key=lambda setting: _validation(rival, folder, setting))
         pipe.send(_timed(rival, folder, best))
     except ImportError as error:
         pipe.send({"note": f"{error.name} is not installed"})
+
+
+def _validation(rival: Rival, folder: Path, setting: dict[str, Any]) -> float:
+    """Return how good a setting is; the worst if its scores are not finite."""
+    try:
+        return rival.run(folder, **setting).validation
+    except ValueError:
+        return -math.inf
 
 
 def _timed(rival: Rival, folder: Path, setting: dict[str, Any]) -> Record:

@@ -13,6 +13,7 @@ QUALITY = [metric for metric, better in METRICS.items() if better == "higher"]
 LEVEL = 0.002  # differences of quality below this say nothing
 GROWN = 1.2
 PUBLISHED = 1_340_000  # columns of biglasso's example
+FARTHEST = 30  # times the largest size that was measured: growth says nothing of more
 TITLES = {
     "_rivals_rows": (
         "Sparse rows",
@@ -91,13 +92,16 @@ def _sentence(metric: str, better: str, ours: Record, best: Record) -> str:
 
 
 def extrapolated(task: str, own: Sequence[Record]) -> list[str]:
-    """Return the time at the size of biglasso's example by the growth between the two largest sizes, said to be so."""
+    """Return the time at the size of biglasso's example by the growth between the two largest sizes, said to be so.
+
+    Only large sizes say something of it.
+    """
     if task != "_rivals_columns":
         return []
     lines = []
     for method in dict.fromkeys(r["method"] for r in own):
         sizes = sorted((r["columns"], r["CPU s"]) for r in own if r["method"] == method and "CPU s" in r)
-        if len(sizes) > 1:
+        if len(sizes) > 1 and sizes[-1][0] * FARTHEST >= PUBLISHED:
             (p0, t0), (p1, t1) = sizes[-2:]
             growth = math.log(t1 / t0) / math.log(p1 / p0)
             seconds = t1 * (PUBLISHED / p1) ** growth

@@ -148,7 +148,7 @@ RIVALS = {
     "daskfs, MISSION": Rival(_mission),
     "daskfs, MISSION in one pass": Rival(_mission, ({"refit": 0},)),
     "MISSION as published (daskfs)": Rival(_mission, tuple({"method": "paper", "refit": 0} | r for r in _RATES)),
-    "BEAR as published (numpy)": Rival(_bear, tuple({"rate": rate} for rate in (0.3, 1.0, 3.0, 10.0))),
+    "BEAR as published (numpy)": Rival(_bear, tuple({"rate": rate} for rate in (0.03, 0.1, 0.3, 1.0, 3.0))),
     "Vowpal Wabbit, all weights": Rival(_vw, tuple({"-l": rate} for rate in (0.5, 1.5))),
     "SGDClassifier, all weights": Rival(_sgd, tuple({"cut": False} | alpha for alpha in _ALPHAS)),
     "SGDClassifier, cut": Rival(_sgd, tuple({"cut": True} | alpha for alpha in _ALPHAS)),

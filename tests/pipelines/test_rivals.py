@@ -77,9 +77,10 @@ def test_the_page_says_where_we_are_first_and_where_not(load):
 
 
 def test_times_are_extrapolated_by_their_growth_and_said_to_be(load):
-    own = [{"method": "ours", "columns": p, "CPU s": p / 1000} for p in (1000, 2000, 4000)]
+    own = [{"method": "ours", "columns": p, "CPU s": p / 1000} for p in (10_000, 20_000, 50_000)]
     (line,) = load("_rivals_page").extrapolated("_rivals_columns", own)
     assert line == "ours: CPU time grows as columns^1.00; with 1,340,000 columns, *extrapolated*, 1,340 s."
+    assert load("_rivals_page").extrapolated("_rivals_columns", own[:2]) == []
 
 
 def test_a_slower_commit_shows(load, tmp_path):

@@ -84,7 +84,7 @@ def learn_active(rows, memory, rule):
     w_bits, total_bits = w.view(np.uint32), total.view(np.uint32)
     maybe, slots = np.empty(most + 1, np.int32), np.empty(most, np.uint32)
     inner, steps = np.empty(most, np.float32), np.empty(most, np.float32)
-    one, rate, decay, b = np.empty(1, np.float32), rule.rate, np.float32(rule.decay), np.float32(rule.bias_value)
+    single, rate, decay, b = np.empty(1, np.float32), rule.rate, np.float32(rule.decay), np.float32(rule.bias_value)
     for r in range(n):
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
         if not is_finite(
@@ -135,7 +135,7 @@ def learn_active(rows, memory, rule):
         if float_of(largest) > np.float32(status[THRESHOLD]):
             for q in range(size):
                 is_large = abs(w[q]) > status[THRESHOLD] and v[q] != 0
-                if is_large and enter_table(rows, a + q, hashes[q], v[q], memory, rule, 0, one):
+                if is_large and enter_table(rows, a + q, hashes[q], v[q], memory, rule, 0, single):
                     prune(memory, rule, 0)
     memory.totals[ROWS] += n
     return n

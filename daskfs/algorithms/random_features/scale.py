@@ -82,11 +82,11 @@ def choose_scale(params: SparseRandomFeatures, state: RandomFeaturesState) -> No
     gamma, linear = state.inputs.gamma, _linear_terms(params, state, rows)
     choices = [Scale(0, gamma)] if may_be_linear else []
     choices += [Scale(_WAVES, gamma * multiple) for multiple in multiples]
-    found = [_least_error(params, state, rows, linear, scale, fixed) for scale in choices]
-    best = min(range(len(found)), key=lambda at: found[at])
+    errors = [_least_error(params, state, rows, linear, scale, fixed) for scale in choices]
+    best = min(range(len(errors)), key=lambda at: errors[at])
     state.draws_waves, inputs.gamma = choices[best].n_waves > 0, choices[best].gamma
     if fixed is None:
-        state.penalty = found[best][1] * to_sample
+        state.penalty = errors[best][1] * to_sample
 
 
 def _scaled_sample(state: RandomFeaturesState) -> Rows:
