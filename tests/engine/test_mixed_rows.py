@@ -168,6 +168,7 @@ def test_what_cannot_be_mixed_is_refused_with_the_command(tmp_path, rows, monkey
     if fault == "no room":
         monkeypatch.setattr(mix.shutil, "disk_usage", lambda _: mix.shutil._ntuple_diskusage(10, 9, 1))
     else:
+        monkeypatch.setattr(mix, "require_worker", lambda client: None)
         monkeypatch.setattr(mix, "workers_of", lambda _: {"tcp://127.0.0.1:1": {}, "tcp://10.0.0.2:1": {}})
     with (
         pytest.raises(OptionError, match=r"daskfs shuffle .*x\.zarr MIXED\.zarr .*--order as-is"),
