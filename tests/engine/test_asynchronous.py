@@ -168,8 +168,9 @@ def test_a_run_stopped_in_the_middle_of_a_pass_goes_on(dataset, tmp_path, method
         dataset, paced(method), client=two_workers, checkpoint=tmp_path / "c", resume=True, progress=events.append
     )
     assert found(given) == K
-    assert (events[0].number, events[-1].number) == (1 + stop // 16, 3)
-    assert given.history.late.values.tolist() == [0, 0, 0] if method == "async" else True
+    assert events[0].number == 1 + stop // 16
+    assert events[-1].number in ({3, 4, 5} if method == "async" else {3})  # up to two passes more settle the set
+    assert not given.history.late.values.any() if method == "async" else True
     wait_for_no_tasks(two_workers)
 
 

@@ -100,8 +100,9 @@ def test_times_add_up(two_workers, tmp_path, name):
     assert passes.sizes["step"] >= 1
     beside = name in ("asynchronous", "async")  # the centre's time is none of the workers'
     together = passes.busy + passes.scheduler + passes.idle + (0 if beside else passes.merging)
-    ratio = together / (passes.seconds - passes.closing)
+    ratio = (together / (passes.seconds - passes.closing))[passes.closing < 0.9 * passes.seconds]  # the others: noise
     lanes = np.round(ratio.values)
+    assert len(lanes) > 0
     assert {*lanes.tolist()} <= {1.0, 2.0}
     assert ratio.values == pytest.approx(lanes)
     assert (passes.closing >= 0).all()
