@@ -29,7 +29,7 @@ class FsspecFolder:
     def __init__(self, url: str, options: Mapping[str, Any]) -> None:
         try:
             self._fs, root = fsspec.core.url_to_fs(url, **options)
-        except (ImportError, ValueError) as error:
+        except (ImportError, TypeError, ValueError) as error:  # TypeError: an option is missing
             raise StorageError(f"{url}: {error}") from None
         self._url, self._root = url, root.rstrip("/")
 
