@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from daskfs.errors import JobError, OptionError, nearest_or_some
 from daskfs.job.tables import SHORT, Job
+from daskfs.store.places.files import open_regular
 
 _SECRET = {
     "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
@@ -62,7 +64,7 @@ def load_job(path: str | os.PathLike[str], changes: Mapping[str, Any] | None = N
     """
     path = Path(path)
     try:
-        with open(path, "rb") as file:
+        with BufferedReader(open_regular(path)) as file:
             raw = file.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
             raise JobError(f"{path}: more than {MOST_BYTES >> 20} MB are no job file")

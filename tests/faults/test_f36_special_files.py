@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from faults.measured import at_most
 
 import daskfs
+from daskfs.store.places.location import Location
 
 LINES = "1 1:2\n-1 3:4\n"
 
@@ -94,6 +96,15 @@ def test_f36_folders_that_contain_links_to_themselves(tmp_path):
     assert daskfs.ingest(top, tmp_path / "out.zarr", "svmlight").n_samples == 6
 
 
-def test_f36_a_job_file_without_end():
-    code, said = daskfs_says("run", "/dev/zero")
-    assert (code, "/dev/zero: more than 16 MB are no job file" in said) == (2, True), said
+@pytest.mark.parametrize("make", [make for make, _ in SPECIAL.values()][:2], ids=list(SPECIAL)[:2])
+def test_f36_special_files_are_no_job_files(tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)
+    code, said = daskfs_says("run", make(tmp_path / "job.toml"))
+    assert (code, f"{tmp_path}/job.toml: cannot be read: is a" in said) == (2, True), said
+
+
+def test_f36_a_leftover_that_is_a_fifo_is_not_waited_for(tmp_path):
+    left = fifo(tmp_path / "run.json.0123abcd.part")
+    with at_most(10):
+        Location(tmp_path).sweep("*")
+    assert left.is_fifo()

@@ -144,7 +144,7 @@ def sweep(parts: Iterable[Path]) -> None:
     for part in parts:
         if not _TEMPORARY.search(part.name):
             continue
-        with suppress(OSError), open(part, "rb") as file:  # another process may sweep, too
+        with suppress(OSError), open_regular(part) as file:  # another process may sweep, too
             if fcntl is not None:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
