@@ -135,7 +135,9 @@ def save(path: Path | None, name: str, figures: object) -> None:
 
 
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table."""
+    """Print a table, which is not squeezed into 80 characters where nobody says how many there are."""
+    if not console.is_terminal:
+        console.width = 160
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")
