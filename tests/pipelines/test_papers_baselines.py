@@ -92,9 +92,8 @@ def test_dense_random_features_are_a_ridge_on_all_of_them(load, waves):
     peers, count = load("_random_features_peers"), 50
     given = peers.dense_features(rows, "gaussian", 2.0, count, squares)
     basis = Basis("gaussian", 2.0, 0, 3).features(np.arange(count, dtype=np.uint64))
-    mean, parts = rows.y.mean(), []
-    for X in (rows.X, rows.X_validation, rows.X_test):
-        parts.append(np.column_stack([basis.expand(X), np.ones(len(X))]).astype(np.float64))
+    mean, inputs = rows.y.mean(), (rows.X, rows.X_validation, rows.X_test)
+    parts = [np.column_stack([basis.expand(X), np.ones(len(X))]).astype(np.float64) for X in inputs]
     models = [
         Ridge(alpha=a * (count + 1), fit_intercept=False, solver="svd").fit(parts[0], rows.y - mean)
         for a in peers.RIDGES

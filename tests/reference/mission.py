@@ -82,9 +82,7 @@ def iht(rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: floa
     return top
 
 
-def batch_iht(
-    rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: float, room: int
-) -> dict[int, float]:
+def batch_iht(rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: float, room: int) -> dict[int, float]:
     """The same where gradients add up, at fixed weights, until `room` features are not enough for the next row."""
     top: dict[int, float] = {}
     pending: dict[int, float] = {}
