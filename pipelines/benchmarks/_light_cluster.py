@@ -35,7 +35,7 @@ QUIET = {
     "distributed.comm.timeouts.connect": "60s",
     "distributed.comm.timeouts.tcp": "300s",
 }
-START_SECONDS = 240
+START_SECONDS = 600
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -132,6 +133,13 @@ def save(path: Path | None, name: str, figures: object) -> None:
     if path is not None:
         there = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps({**there, name: figures}, indent=1, sort_keys=True) + "\n")
+
+
+def save_records(path: Path | None, name: str, records: list[dict[str, Any]], same: tuple[str, ...]) -> None:
+    """Save records in place of those with the same values in some fields, beside all others of that name."""
+    there = json.loads(path.read_text()).get(name, []) if path is not None and path.exists() else []
+    new = {tuple(record[field] for field in same) for record in records}
+    save(path, name, [r for r in there if tuple(r.get(field) for field in same) not in new] + records)
 
 
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:

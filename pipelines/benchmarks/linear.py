@@ -18,7 +18,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import ctypes
 import gc
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 import scipy.sparse
-from _measure import forget_peak, resident, show
+from _measure import forget_peak, resident, save_records, show
 
 import daskfs
 from daskfs.protocol import Algorithm
@@ -122,7 +121,7 @@ def grown(what: str, folder: Path, scale: float, turns: int) -> Growth:
 @click.command(context_settings={"show_default": True})
 @click.option("--turns", default=3, help="Of which the best counts, for each size.")
 @click.option("--scale", default=1.0, help="Times the usual sizes.")
-@click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(turns: int, scale: float, out: Path | None) -> None:
     """Print the table."""
     with TemporaryDirectory() as folder:
@@ -133,9 +132,8 @@ def main(turns: int, scale: float, out: Path | None) -> None:
     ]  # fmt: skip
     columns = ["", *(f"CPU s, {size}x" for size in SIZES), "exponent", "of larger", "MB, 1x", f"MB, {SIZES[-1]}x"]
     show("CPU seconds and memory as data grow", columns, rows)
-    if out is not None:
-        records = [{**g._asdict(), "exponent": g.exponent, "of larger": g.exponent_of_larger} for g in growths]
-        out.write_text(json.dumps(records, indent=1) + "\n")
+    records = [{**g._asdict(), "exponent": g.exponent, "of larger": g.exponent_of_larger} for g in growths]
+    save_records(out, "linear", records, ("what",))
 
 
 if __name__ == "__main__":

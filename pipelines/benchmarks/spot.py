@@ -14,7 +14,6 @@ nothing beyond both takes (1 + lost) / (1 - away) times as long as a calm one.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 import time
@@ -27,7 +26,7 @@ import click
 import numpy as np
 from _counting import Counting
 from _light_cluster import Processes, light_cluster
-from _measure import show
+from _measure import save_records, show
 from _sleeping import NotedBlocks
 from many_workers import BLOCK_BYTES, BLOCK_SECONDS, SCHEDULES
 
@@ -125,7 +124,7 @@ def measure(name: str, workers: int, seconds: float, block: float, life: float, 
 @click.option("--seconds", default=60.0, help="Of work for each worker in a pass; there are two.")
 @click.option("--block", default=0.25, help="Seconds of a block.")
 @click.option("--lives", default="120,60", help="Mean seconds that a worker lives.")
-@click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(which: tuple[str, ...], workers: int, seconds: float, block: float, lives: str, out: Path | None) -> None:
     """Print the table."""
     runs = [
@@ -141,8 +140,7 @@ def main(which: tuple[str, ...], workers: int, seconds: float, block: float, liv
     ]  # fmt: skip
     columns = ["schedule", "workers", "live, s", "kills", "seconds", "of a calm run", "explained", "lost work", "away"]
     show(f"two passes of {seconds:g} s of work for each worker, while workers are killed", columns, rows)
-    if out is not None:
-        out.write_text(json.dumps([run._asdict() for run in runs], indent=1) + "\n")
+    save_records(out, "spot", [run._asdict() for run in runs], ("schedule", "life"))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is loaded
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
 import shutil
 import sys
 import time
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 import scipy.sparse
-from _measure import resident, show
+from _measure import resident, save_records, show
 from _repeated import permuted_sweeps, repeat_columns, repeat_rows
 from numpy.typing import NDArray
 
@@ -239,7 +238,7 @@ def row(of: Streamed) -> list[str]:
 @click.option("--pool", default=0.2, help="Gigabytes of different chunks.")
 @click.option("--s3", "on_s3", is_flag=True, help="Through an S3 server, which needs room for all the bytes.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("benchmark-data"), help="For the pool.")
-@click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(
     which: tuple[str, ...], gigabytes: float, terabytes: float | None, pool: float, on_s3: bool, work: Path,
     out: Path | None,
@@ -250,8 +249,7 @@ def main(
     sizes = ["", "pool GB", "streamed GB", "blocks", "passes"]
     titles = [*sizes, "found", "slope MB/GB", "peak MB", "pass s", "of bare", "of its CPU"]
     show("streamed through an algorithm, beside a bare read", titles, [row(of) for of in found])
-    if out is not None:
-        out.write_text(json.dumps([of._asdict() for of in found], indent=1) + "\n")
+    save_records(out, "streams", [of._asdict() for of in found], ("algorithm",))
 
 
 if __name__ == "__main__":

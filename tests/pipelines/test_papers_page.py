@@ -159,6 +159,8 @@ def test_a_plot_has_a_curve_for_each_method(load):
     assert svg.count('class="curve"') == 4  # and as many in the legend
     assert svg.count("<circle") == 3
     assert svg.count("stroke-dasharray") == 2
+    level = load("_plot").draw("Recall", "p", {"ours": {1: 0.5, 100: 1.0}, "theirs": {1: 0.5, 100: 1.0}})
+    assert level.count("stroke-dasharray") == 2  # in whose gaps the other shows
 
 
 @pytest.mark.parametrize("ends", [(0.12, 0.97), (5, 5), (0, 0), (-3, 40_000)])

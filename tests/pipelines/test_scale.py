@@ -95,6 +95,27 @@ def test_light_workers_count_every_block(script, name):
     assert 0 < measured.efficiency <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rounds", "centre"])
+def test_killed_workers_lose_no_block(script, name):
+    """A worker lives for a third of the run on average; without kills, no block is read twice."""
+    spot = script("spot")
+    assert spot.measure(name, 2, 1.0, 0.1, life=0.0).lost == 0
+    killed = spot.measure(name, 2, 15.0, 0.1, life=10.0)  # raises if a block is lost or counted twice
+    assert killed.kills > 0
+    assert killed.lost >= 0
+    assert 0 < killed.away < 1
+
+
+def test_the_exponent_is_that_of_the_growth(script, tmp_path):
+    linear = script("linear")
+    assert linear.slope([1, 2, 4], [3, 6, 12]) == pytest.approx(1)
+    assert linear.slope([1, 2, 4], [1, 4, 16]) == pytest.approx(2)
+    growth = linear.grown("Online Substitution, columns", tmp_path, scale=0.02, turns=1)
+    assert growth.sizes == [1, 2, 4, 8]
+    assert all(seconds > 0 for seconds in growth.seconds)
+
+
 def test_the_page_has_the_figures_and_the_model():
     drawing = load_script("pipelines/docs/scaling")
     page, figures = (drawing.DOCS / "scaling.md").read_text(), json.loads((drawing.DOCS / "scaling.json").read_text())
