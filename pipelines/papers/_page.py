@@ -21,7 +21,7 @@ Every table and figure of the three papers, rerun by `make papers` ([how](#how-t
 in by hand.
 
 The quick form has small sizes and few repetitions, so that what fails in it may hold in the full form, and the other
-way round.
+way round. Where a cell is empty, a method was not measured, or did not attain what the table asks for.
 """
 PAPERS = {
     "substitution": (
