@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-workers papers clean
+.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -103,6 +103,13 @@ bench: $(READY)
 # daskfs beside the tools people use today, in one run; docs/rivals.md and a line of history with KEEP=1, an hour with FULL=1.
 bench-rivals: $(READY)
 	$(BIN)/python pipelines/benchmarks/rivals.py $(if $(FULL),--full) $(if $(KEEP),--keep)
+
+# docs/scaling.md but for its fits, which `scaling.py` measures: minutes on a machine with nothing else to do; with TERABYTE=1
+# a terabyte of chunk keys for each algorithm, hours and 16 GB in benchmark-data.
+bench-scaling: $(READY)
+	for what in linear many_workers spot 'terabyte $(if $(TERABYTE),--terabytes 1 --pool 8)'; do \
+	  set -- $$what; script=$$1; shift; $(BIN)/python pipelines/benchmarks/$$script.py "$$@" --out docs/scaling.json || exit; done
+	$(BIN)/python pipelines/docs/scaling.py
 
 # Two processes against one, all algorithms in one table: minutes, 9 GB in benchmark-data, and a machine with nothing else to do.
 bench-workers: $(READY)

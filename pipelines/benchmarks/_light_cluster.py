@@ -12,7 +12,7 @@ import logging
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -35,7 +35,7 @@ QUIET = {
     "distributed.comm.timeouts.connect": "60s",
     "distributed.comm.timeouts.tcp": "300s",
 }
-START_SECONDS = 240
+START_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Processes:
     workers: list[psutil.Process]
     centre: psutil.Process | None
     """The process of the only worker with the resource ``centre``, or None."""
+    start_worker: Callable[[], psutil.Process]
+    """Starts one more process with one worker, and returns it when the worker runs."""
 
     def cpu(self) -> dict[str, float]:
         """Return the CPU seconds so far of the scheduler, of all workers together, and of the worker of the centre."""
@@ -130,4 +132,10 @@ def light_cluster(
         stack.enter_context(dask.config.set(QUIET))
         client = stack.enter_context(Client(options["scheduler_ip"], set_as_default=False, timeout=60))
         client.wait_for_workers(workers + with_centre, timeout=START_SECONDS)
-        yield client, Processes(scheduler, [process for process, _ in started], centre and centre[0])
+
+        def start_worker() -> psutil.Process:
+            process, pipe = start(Worker, **options)
+            address(pipe)
+            return process
+
+        yield client, Processes(scheduler, [process for process, _ in started], centre and centre[0], start_worker)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -134,8 +135,17 @@ def save(path: Path | None, name: str, figures: object) -> None:
         path.write_text(json.dumps({**there, name: figures}, indent=1, sort_keys=True) + "\n")
 
 
+def save_records(path: Path | None, name: str, records: list[dict[str, Any]], same: tuple[str, ...]) -> None:
+    """Save records in place of those with the same values in some fields, beside all others of that name."""
+    there = json.loads(path.read_text()).get(name, []) if path is not None and path.exists() else []
+    new = {tuple(record[field] for field in same) for record in records}
+    save(path, name, [r for r in there if tuple(r.get(field) for field in same) not in new] + records)
+
+
 def show(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table."""
+    """Print a table, which is not squeezed into 80 characters where nobody says how many there are."""
+    if not console.is_terminal:
+        console.width = 160
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right")

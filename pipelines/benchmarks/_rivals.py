@@ -13,6 +13,7 @@ import importlib
 import math
 import multiprocessing
 import os
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from _measure import forget_peak, resident
 
 Record = dict[str, Any]
 LIMIT = 900  # seconds, after which a rival is stopped and said to have taken longer
+MEMORY = 4 << 30  # bytes beyond files that are mapped; a rival that asks for more is said to need it
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def measured(module: str, name: str, folder: Path, small: Path) -> Record:
         if ours.poll(LIMIT):
             record = ours.recv()
     except EOFError:
-        record = {"note": "its process ended: out of memory?"}
+        record = {"note": f"its process ended, with {MEMORY >> 30} GiB to use"}
     finally:
         process.kill()
         process.join()
@@ -64,6 +66,7 @@ def measured(module: str, name: str, folder: Path, small: Path) -> Record:
 
 
 def _child(pipe: Connection, module: str, name: str, folder: Path, small: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
     warnings.simplefilter("ignore")  # of convergence: settings are a grid, and some of it is bad
     try:
@@ -73,13 +76,15 @@ def _child(pipe: Connection, module: str, name: str, folder: Path, small: Path) 
         pipe.send(_timed(rival, folder, best))
     except ImportError as error:
         pipe.send({"note": f"{error.name} is not installed"})
+    except MemoryError:
+        pipe.send({"note": f"needs more than {MEMORY >> 30} GiB"})
 
 
 def _validation(rival: Rival, folder: Path, setting: dict[str, Any]) -> float:
-    """Return how good a setting is; the worst if its scores are not finite."""
+    """Return how good a setting is; the worst if its scores are not finite, or it needs too much memory."""
     try:
         return rival.run(folder, **setting).validation
-    except ValueError:
+    except (ValueError, MemoryError):
         return -math.inf
 
 

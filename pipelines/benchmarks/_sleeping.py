@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,3 +37,22 @@ class SleepingBlocks(Dataset):
         for number in range(self._count) if numbers is None else numbers:
             time.sleep(self._seconds)
             yield ColumnBlock(np.array([number], np.uint64), np.zeros((self.n_samples, 1), np.float32), y)
+
+
+class NotedBlocks(SleepingBlocks):
+    """The same, where every block that has been read leaves a byte at the end of a file, whoever reads it."""
+
+    def __init__(self, source: Dataset, count: int, seconds: float, nbytes: int, notes: Path) -> None:
+        super().__init__(source, count, seconds, nbytes)
+        self._notes = notes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotedBlocks, (self._source, self._count, self._seconds, self._nbytes, self._notes)
+
+    def blocks(
+        self, numbers: Sequence[int] | None = None, axis: Axis | None = None, ahead: int | None = None
+    ) -> Iterable[Block]:
+        for block in super().blocks(numbers, axis, ahead):
+            with self._notes.open("ab", buffering=0) as file:
+                file.write(b".")
+            yield block

@@ -14,7 +14,6 @@ pass around a centre takes the CPU seconds of the scheduler or of the centre, if
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ import click
 import numpy as np
 from _counting import Counting
 from _light_cluster import Processes, light_cluster
-from _measure import show
+from _measure import save_records, show
 from _sleeping import SleepingBlocks
 
 import daskfs
@@ -185,7 +184,7 @@ def row(of: Measured) -> list[str]:
 @click.option("--offer", default=10_000, help="Bytes of an offer to the centre.")
 @click.option("--merges", default="1,10", help="Rounds in a pass, at least.")
 @click.option("--hosts", default=1, help="Processes that share the workers.")
-@click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(
     which: tuple[str, ...], workers: str, seconds: float, block: float, state: int, offer: int, merges: str,
     hosts: int, out: Path | None,
@@ -204,8 +203,8 @@ def main(
         columns,
         [row(of) for of in found],
     )
-    if out is not None:
-        out.write_text(json.dumps([{**of._asdict(), "possible": of.possible} for of in found], indent=1) + "\n")
+    records = [{**of._asdict(), "possible": of.possible} for of in found]
+    save_records(out, "workers", records, ("schedule", "merges", "workers"))
 
 
 if __name__ == "__main__":

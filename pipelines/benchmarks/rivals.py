@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 
 import click
-from _measure import console, show
+from _measure import show
 from _rivals import Record, measured
 from _rivals_page import METRICS, ratios_of, slower, write_page
 
@@ -38,13 +38,14 @@ def main(full: bool, only: tuple[str, ...], keep: bool, draw: bool) -> None:
     """Measure daskfs and its rivals."""
     results = DOCS / "rivals.json"
     records = json.loads(results.read_text("utf-8")) if draw or (keep and only and results.exists()) else []
-    for module in [] if draw else only or TASKS:
-        records = [record for record in records if record["task"] != module] + of_task(module, full)
+    new = [record for module in ([] if draw else only or TASKS) for record in of_task(module, full)]
+    measured_now = {record["task"] for record in new}
+    records = [record for record in records if record["task"] not in measured_now] + new
     for module, (variable, *_) in TASKS.items():
         show_task(module, variable, records)
     if keep:
         results.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n", "utf-8")
-        add_to_history(DOCS / "rivals-history.jsonl", records)
+        add_to_history(DOCS / "rivals-history.jsonl", new)
     if keep or draw:
         write_page(records, DOCS / "rivals.md")
 
@@ -80,18 +81,17 @@ def show_task(module: str, variable: str, records: list[Record]) -> None:
         [f"{r[variable]:,}", r["method"], *(f"{r[m]:,.3g}" if m in r else "" for m in metrics), str(r.get("note", ""))]
         for r in own
     ]
-    if not console.is_terminal:
-        console.width = 160
     if rows:
         show(import_module(module).__doc__.partition("\n")[0], [variable, "method", *metrics, ""], rows)
 
 
 def add_to_history(path: Path, records: list[Record]) -> None:
-    """Add the ratios of this run to the history, and say which have grown since the run before."""
+    """Add the ratios of this run to the history, and say which have grown since they were measured before."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    before = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    entries = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    before = {key: ratio for entry in entries for key, ratio in entry["ratios"].items()}
     entry = {"commit": commit.strip(), "ratios": ratios_of(records)}
-    for line in slower(before[-1]["ratios"] if before else {}, entry["ratios"]):
+    for line in slower(before, entry["ratios"]):
         click.echo(line, err=True)
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")

@@ -14,17 +14,16 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is loaded
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
 import psutil
-from _measure import show
+from _measure import save, show
 from distributed import Client, LocalCluster
 from terabyte import Stream, columns, rows
 
@@ -122,10 +121,8 @@ def main(scale: float, out: Path | None) -> None:
     ]  # fmt: skip
     titles = ["", "start s", "ns a number", "in the plan", "worst of the fit", "predicted s", "measured s", "error"]
     show("CPU seconds, fitted on one and two workers, and size 4 on two", titles, table)
-    if out is not None:
-        record: dict[str, Any] = {"runs": {name: [one._asdict() for one in found] for name, found in runs.items()}}
-        record["fits"] = [{**of._asdict(), "error": of.error} for of in fits]
-        out.write_text(json.dumps(record, indent=1) + "\n")
+    save(out, "runs", {name: [one._asdict() for one in found] for name, found in runs.items()})
+    save(out, "fits", [{**of._asdict(), "error": of.error} for of in fits])
 
 
 if __name__ == "__main__":

@@ -2,12 +2,16 @@
 
     python pipelines/benchmarks/terabyte.py [substitution] [mission] [--gigabytes 20] [--pool 0.2] [--work FOLDER]
     python pipelines/benchmarks/terabyte.py --terabytes 1 --pool 8
+    python pipelines/benchmarks/terabyte.py --s3 --gigabytes 2
 
 A terabyte of chunk keys lead to a pool of real chunk files, as hard links (see `_repeated.py`), so that all code
 between the key and the selected features is the code that users run; every chunk is compared with its checksum. The
 chunks come in another order in every sweep over the pool. The features that count are in chunks of their own: two that
 are not repeated (Online Substitution), or one block in twenty (MISSION). The pool stays in the page cache as far as
 memory goes, for the selection and for the bare read beside it, which makes the bare read fast and the ratio large.
+
+With `--s3`, every key is an object of its own in a real S3 server on this machine (SeaweedFS), so that nothing is
+repeated but the contents, and all the bytes need room on the disk.
 
 *Slope* is the growth of the resident memory of the process in MB for every GB streamed, after the first tenth. The
 *bare read* takes the same blocks through the same reader, checksums included, and does nothing with them.
@@ -20,17 +24,18 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is loaded
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import json
 import shutil
+import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import scipy.sparse
-from _measure import resident, show
+from _measure import resident, save_records, show
 from _repeated import permuted_sweeps, repeat_columns, repeat_rows
 from numpy.typing import NDArray
 
@@ -61,10 +66,14 @@ def columns(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     rng = np.random.default_rng(0)
     width = CHUNK_BYTES // (4 * SAMPLES)
     noise = max(2, round(pool_bytes / CHUNK_BYTES))
-    X = rng.standard_normal(((noise + 2) * width, SAMPLES), dtype=np.float32).T  # column by column
+    shape = SAMPLES, (noise + 2) * width
+    X = np.lib.format.open_memmap(folder / "X.npy", "w+", np.float32, shape, fortran_order=True)  # or it fills memory
+    for first in range(0, shape[1], width):
+        X[:, first : first + width] = rng.standard_normal((width, SAMPLES), dtype=np.float32).T
     in_pool = noise * width + rng.choice(2 * width, K, replace=False)
     y = X[:, in_pool] @ rng.uniform(0.5, 1.5, K) + 0.5 * rng.standard_normal(SAMPLES)
     pool = daskfs.write_dataset(folder / "pool.zarr", X, y, chunk_bytes=CHUNK_BYTES)
+    (folder / "X.npy").unlink()
     order = permuted_sweeps(noise, max(4, round(nbytes / CHUNK_BYTES)), rng)
     places = rng.choice(len(order), 2, replace=False)
     order[places] = noise, noise + 1
@@ -90,6 +99,8 @@ def rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     pool = daskfs.write_dataset(folder / "pool.zarr", matrix, labels.astype(float))
     starts = np.cumsum([0, *(len(pool.read(number).y) for number in range(pool.n_blocks()))])
     n_noise_blocks = int(np.searchsorted(starts, n_noise))  # with a block that has both
+    if n_noise_blocks == pool.n_blocks():
+        raise click.ClickException("the pool has no block of its own for the features that count: take a larger --pool")
     n_blocks = max(2 * SIGNAL_EVERY, round(nbytes * pool.n_blocks() / pool.stored_bytes))
     order = permuted_sweeps(n_noise_blocks, n_blocks, rng)
     places = np.arange(SIGNAL_EVERY // 2, n_blocks, SIGNAL_EVERY)
@@ -98,10 +109,11 @@ def rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     return Stream(dataset, set(true.tolist()), daskfs.Mission(K, passes=1, learning_rate=0.5))
 
 
-def _noise(n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+def _noise(n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.bool_]]:
     """Return ids, ascending in a row and some far more frequent than others, values and labels of `n` rows."""
-    steps = rng.integers(1, 2 * NOISE_IDS // NONZEROS, (n, NONZEROS))
-    ids = np.minimum(np.cumsum(steps, axis=1), NOISE_IDS - NONZEROS + np.arange(NONZEROS))
+    ids = rng.integers(1, 2 * NOISE_IDS // NONZEROS, (n, NONZEROS), dtype=np.int32)  # steps, and then their sums
+    np.cumsum(ids, axis=1, out=ids)
+    np.minimum(ids, NOISE_IDS - NONZEROS + np.arange(NONZEROS, dtype=np.int32), out=ids)
     return ids, rng.random((n, NONZEROS), dtype=np.float32), rng.random(n) < 0.5
 
 
@@ -182,17 +194,35 @@ def measure(name: str, stream: Stream, pool_bytes: float) -> Streamed:
 MADE: dict[str, Callable[[Path, float, float], Stream]] = {"substitution": columns, "mission": rows}
 
 
-def run(name: str, work: Path, pool_bytes: float, nbytes: float) -> Streamed:
-    """Write the pool and the links, measure, and delete them."""
+def run(name: str, work: Path, pool_bytes: float, nbytes: float, on_s3: bool = False) -> Streamed:
+    """Write the pool and the links, measure, and delete them; `on_s3` with an object in place of every link."""
     folder = work / f"terabyte-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if shutil.disk_usage(folder).free < pool_bytes + LEFT_ON_DISK:
-        raise click.ClickException(f"{folder}: a pool of {pool_bytes / 1e9:g} GB would leave less than 20 GB free")
-    try:
-        return measure(name, MADE[name](folder, pool_bytes, nbytes), pool_bytes)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    written = 2 * pool_bytes + nbytes * on_s3
+    if shutil.disk_usage(folder).free < written + LEFT_ON_DISK:
+        raise click.ClickException(f"{folder}: {written / 1e9:g} GB would leave less than 20 GB free")
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        stream = MADE[name](folder, pool_bytes, nbytes)
+        if not on_s3:
+            return measure(name, stream, pool_bytes)
+        dataset = uploaded(stream.dataset, folder / "s3", stack)
+        return measure(f"{name}, S3", stream._replace(dataset=dataset), pool_bytes)
+
+
+def uploaded(dataset: Dataset, folder: Path, stack: ExitStack) -> Dataset:
+    """Copy a dataset to an S3 server of its own, which runs until the stack is closed."""
+    import s3fs
+
+    sys.path.append(str(Path(__file__).parents[2] / "tests"))
+    from s3_server import s3_server
+
+    folder.mkdir()
+    server = stack.enter_context(s3_server(folder))
+    url = server.url("all.zarr")
+    s3fs.S3FileSystem(**server.options).put(str(dataset.location.path), url, recursive=True)
+    return daskfs.open_dataset(url, storage_options=server.options)
 
 
 def row(of: Streamed) -> list[str]:
@@ -206,19 +236,20 @@ def row(of: Streamed) -> list[str]:
 @click.option("--gigabytes", default=20.0, help="Of chunk keys, read in every pass.")
 @click.option("--terabytes", type=float, help="The same in terabytes.")
 @click.option("--pool", default=0.2, help="Gigabytes of different chunks.")
+@click.option("--s3", "on_s3", is_flag=True, help="Through an S3 server, which needs room for all the bytes.")
 @click.option("--work", type=click.Path(path_type=Path), default=Path("benchmark-data"), help="For the pool.")
-@click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
+@click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(
-    which: tuple[str, ...], gigabytes: float, terabytes: float | None, pool: float, work: Path, out: Path | None
-) -> None:
+    which: tuple[str, ...], gigabytes: float, terabytes: float | None, pool: float, on_s3: bool, work: Path,
+    out: Path | None,
+) -> None:  # fmt: skip
     """Print the table."""
     nbytes = 1e12 * terabytes if terabytes else 1e9 * gigabytes
-    found = [run(name, work, 1e9 * pool, nbytes) for name in which or NAMES]
+    found = [run(name, work, 1e9 * pool, nbytes, on_s3) for name in which or NAMES]
     sizes = ["", "pool GB", "streamed GB", "blocks", "passes"]
     titles = [*sizes, "found", "slope MB/GB", "peak MB", "pass s", "of bare", "of its CPU"]
     show("streamed through an algorithm, beside a bare read", titles, [row(of) for of in found])
-    if out is not None:
-        out.write_text(json.dumps([of._asdict() for of in found], indent=1) + "\n")
+    save_records(out, "streams", [of._asdict() for of in found], ("algorithm",))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ from daskfs.protocol import Algorithm, Meta
 DOCS = Path(__file__).parents[2] / "docs"
 TERABYTE = 10**12
 BLOCK_BYTES = 8_000_000
+ENOUGH, MOST_WORKERS = 0.8, 4096
 WORKERS = (1, 4, 16, 64, 256, 1024)
 BYTES = {"OnlineSubstitution": 4, "Mission": 8}
 """Of a stored number: float32, and an id with a value as lz4 leaves them."""
-NAMES = {"OnlineSubstitution": "Online Substitution", "Mission": "MISSION", "substitution": "Online Substitution"}
+NAMES = {"OnlineSubstitution": "Online Substitution", "Mission": "MISSION", "substitution": "Online Substitution",
+         "mission": "MISSION"}  # fmt: skip
 Figures = dict[str, Any]
 
 
@@ -75,21 +79,49 @@ def extrapolated(figures: Figures) -> str:
     return table(["workers", *header], rows)
 
 
-def light(figures: Figures) -> str:
+def limits(figures: Figures) -> str:
     rows = [
-        [of["schedule"], f"{of['workers']:,}", f"{of['tasks']:,}", f"{1000 * of['scheduler'] / of['tasks']:.1f}",
-         f"{of['submission']:.2f}", f"{of['pushes'] / of['seconds']:,.0f}" if of["pushes"] else "",
-         f"{1000 * of['centre'] / of['pushes']:.1f}" if of["pushes"] else "", f"{of['possible']:.2f}"]
-        for of in figures["workers"]
-    ]  # fmt: skip
-    header = ["schedule", "workers", "tasks of a pass", "scheduler, CPU ms a task", "submission, s", "pushes a second",
-              "centre, CPU ms a push", "efficiency by CPU"]  # fmt: skip
+        [f"{gigabytes:g} GB", *(f"{most_workers(name, gigabytes):,}" for name in BYTES)] for gigabytes in (1, 4, 16, 64)
+    ]
+    return table(["data of each worker", *(NAMES[name] for name in BYTES)], rows)
+
+
+def most_workers(name: str, gigabytes: float) -> int:
+    """Return the largest number of workers that read 1 GB/s each, and so much in a pass, and wait a fifth of it."""
+
+    given = terabyte_of(name)
+
+    def waits(workers: int) -> bool:
+        nbytes = round(workers * gigabytes * 1e9)
+        work = replace(given, bytes=nbytes, numbers=nbytes // BYTES[name], blocks=nbytes // BLOCK_BYTES)
+        return work.pass_times(workers, 1.0).efficiency < ENOUGH
+
+    return bisect_left(range(1, MOST_WORKERS + 1), True, key=waits)
+
+
+def light(figures: Figures) -> str:
+    rows = []
+    for of in figures["workers"]:
+        row = [of["schedule"], f"{of['workers']:,}", f"{of['work']:g}", f"{of['tasks']:,}"]
+        row += [f"{1000 * of['scheduler'] / of['tasks']:.1f}", f"{of['submission']:.2f}", f"{of['merging']:.2f}"]
+        if of["pushes"]:
+            row += [f"{of['pushes'] / of['seconds']:,.0f}", f"{1000 * of['centre'] / of['pushes']:.1f}"]
+        else:
+            row += ["", ""]
+        rows.append([*row, f"{of['possible']:.2f}"])
+    header = ["schedule", "workers", "work of each, s", "tasks of a pass", "scheduler, CPU ms a task", "submission, s",
+              "merging, s", "pushes a second", "centre, CPU ms a push", "efficiency by CPU"]  # fmt: skip
     return table(header, rows)
+
+
+def _stream(name: str) -> str:
+    algorithm, _, place = name.partition(", ")
+    return NAMES[algorithm] + (f", {place}" if place else "")
 
 
 def streams(figures: Figures) -> str:
     rows = [
-        [NAMES.get(of["algorithm"], "MISSION"), f"{of['pool']:g}", f"{of['gigabytes']:,.1f}", f"{of['blocks']:,}",
+        [_stream(of["algorithm"]), f"{of['pool']:g}", f"{of['gigabytes']:,.1f}", f"{of['blocks']:,}",
          f"{of['found']:.0%}", f"{of['slope']:+.2f}", f"{of['cpu_ratio']:.1f}x"] for of in figures["streams"]
     ]  # fmt: skip
     header = ["", "different chunks, GB", "streamed, GB", "chunks", "planted features found", "memory, MB for a GB",
@@ -97,8 +129,30 @@ def streams(figures: Figures) -> str:
     return table(header, rows)
 
 
+def linear(figures: Figures) -> str:
+    rows = [
+        [of["what"], *(f"{seconds:.2f}" for seconds in of["seconds"]), f"{of['exponent']:.2f}",
+         f"{of['of larger']:.2f}", *(f"{of['megabytes'][at]:.0f}" for at in (0, -1))] for of in figures["linear"]
+    ]  # fmt: skip
+    sizes = [f"{size:g}x" for size in figures["linear"][0]["sizes"]]
+    header = ["what grows", *(f"CPU s, {size}" for size in sizes), "exponent", "without the smallest"]
+    return table([*header, f"MB, {sizes[0]}", f"MB, {sizes[-1]}"], rows)
+
+
+def spot(figures: Figures) -> str:
+    calm = {of["schedule"]: of["seconds"] for of in figures["spot"] if not of["life"]}
+    rows = [
+        [of["schedule"], str(of["workers"]), f"{of['life']:g} s" if of["life"] else "the whole run", str(of["kills"]),
+         f"{of['seconds']:.0f}", f"{of['seconds'] / calm[of['schedule']]:.2f}x", f"{of['lost']:.1%}",
+         f"{of['away']:.1%}", f"{(1 + of['lost']) / (1 - of['away']):.2f}x"] for of in figures["spot"]
+    ]  # fmt: skip
+    header = ["schedule", "workers", "mean life", "kills", "seconds", "of the calm run", "work done again"]
+    return table([*header, "workers away", "both explain"], rows)
+
+
 TABLES: dict[str, Callable[[Figures], str]] = {
-    "numbers": numbers, "fits": fits, "extrapolated": extrapolated, "light": light, "streams": streams,
+    "numbers": numbers, "fits": fits, "extrapolated": extrapolated, "limits": limits, "light": light,
+    "linear": linear, "spot": spot, "streams": streams,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from _exhibit import Claim, Exhibit, View
 from _plot import draw
 from _report import Record
+from _systems import systems_of
 
 HEAD = """# The papers, measured again
 
@@ -20,7 +21,7 @@ Every table and figure of the three papers, rerun by `make papers` ([how](#how-t
 in by hand.
 
 The quick form has small sizes and few repetitions, so that what fails in it may hold in the full form, and the other
-way round.
+way round. Where a cell is empty, a method was not measured, or did not attain what the table asks for.
 """
 PAPERS = {
     "substitution": (
@@ -71,19 +72,7 @@ def page_of(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
     for prefix, (title, authors) in PAPERS.items():
         parts += [f"## {title}\n", authors + "\n"]
         parts += [section_of(exhibit, saved) for exhibit in exhibits if exhibit.name.startswith(prefix)]
-    return "\n".join([*parts, systems_of(exhibits, saved), TAIL])
-
-
-def systems_of(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
-    """Return a table of all methods that were measured, and the files that run them."""
-    files: dict[str, list[str]] = {}
-    for exhibit in exhibits:
-        for method in dict.fromkeys(record["method"] for record in saved.get(exhibit.name, {}).get("records", [])):
-            files.setdefault(method, []).append(f"`{exhibit.name}`")
-    rows = [f"| {method} | {', '.join(names)} |" for method, names in files.items()]
-    return "\n".join(
-        ["## Methods by name\n", "| method | files in `pipelines/papers` that run it |", "|---|---|", *rows, ""]
-    )
+    return "\n".join([*parts, systems_of([exhibit.name for exhibit in exhibits], saved), TAIL])
 
 
 def plots_of(exhibit: Exhibit, saved: dict[str, Any]) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Plots as small SVGs: lines of means over a variable, one for each method, and the paper's own as dashes."""
+"""Plots as small SVGs: lines of means over a variable, one for each method, and the paper's own as dashes.
+
+A line that lies on an earlier one has gaps, in which the other shows.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,7 @@ def draw(title: str, across: str, curves: dict[str, Curve], dashed: Sequence[str
     parts.append(_text((LEFT + RIGHT) / 2, BOTTOM + 36, across, "middle"))
     for number, (name, curve) in enumerate(curves.items()):
         colour, dashes = COLOURS[number % len(COLOURS)], ' stroke-dasharray="5 4"' if name in dashed else ""
+        dashes = dashes or ' stroke-dasharray="9 9"' * (curve in list(curves.values())[:number])
         points = [(at_x(x), at_y(curve[x])) for x in sorted(curve)]
         path = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         parts.append(f'  <path class="curve" stroke="{colour}"{dashes} d="M{path}"/>')

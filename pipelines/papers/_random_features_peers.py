@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]
 RIDGES = (1e-4, 1e-3, 1e-2)  # of a kernel that is 1 for x = z; as many times as large for as many features
 SVM_COSTS = (1.0, 10.0, 100.0)
+TILE = 4096  # rows that are expanded at once
 
 
 @dataclass(frozen=True)
@@ -60,23 +61,40 @@ def linear(rows: InMemory, loss: Loss) -> Peer:
 
 
 def _ridge(rows: InMemory, expand: Callable[[Rows], Rows], loss: Loss, size: int) -> Peer:
-    gram, product = 0.0, 0.0
+    mean, count = rows.y.mean(), size + 1
+    gram, product = np.zeros((count, count)), np.zeros(count)
+    for start in range(0, len(rows.X), TILE):
+        tile = _with_constant(expand(rows.X[start : start + TILE])).astype(np.float64)
+        gram += tile.T @ tile
+        product += tile.T @ (rows.y[start : start + TILE] - mean)
+    return _best_ridge(rows, lambda X: _with_constant(expand(X)), gram, product, count, loss, size)
+
+
+def _best_ridge(
+    rows: InMemory, expand: Callable[[Rows], Rows], gram: Floats, product: Floats, unit: int, loss: Loss, size: int
+) -> Peer:
+    """Solve (gram + ridge · unit · I) w = product for every ridge, and predict with the best on validation rows."""
     mean = rows.y.mean()
-    for start in range(0, len(rows.X), 4096):
-        tile = _with_constant(expand(rows.X[start : start + 4096])).astype(np.float64)
-        gram, product = gram + tile.T @ tile, product + tile.T @ (rows.y[start : start + 4096] - mean)
-    validation = _with_constant(expand(rows.X_validation))
-    models = (
-        np.linalg.solve(gram + ridge * len(product) * np.eye(len(product)), product)  # type: ignore[arg-type]
-        for ridge in RIDGES
+
+    def models() -> Iterator[Floats]:
+        for before, ridge in zip((0.0, *RIDGES), RIDGES, strict=False):
+            gram.flat[:: len(gram) + 1] += (ridge - before) * unit
+            yield cho_solve(cho_factor(gram, lower=True), product)
+
+    best = min(
+        models(), key=lambda w: loss(rows.y_validation, _in_tiles(rows.X_validation, lambda X: expand(X) @ w) + mean)
     )
-    best = min(models, key=lambda w: loss(rows.y_validation, validation @ w + mean))
-    return _predicted(lambda: _with_constant(expand(rows.X_test)) @ best + mean, size)
+    return _predicted(rows, lambda X: expand(X) @ best + mean, size)
 
 
-def _predicted(scores: Callable[[], Floats], size: int) -> Peer:
+def _predicted(rows: InMemory, scores: Callable[[Rows], Floats], size: int) -> Peer:
     start = time.process_time()
-    return Peer(scores(), size, time.process_time() - start)
+    return Peer(_in_tiles(rows.X_test, scores), size, time.process_time() - start)
+
+
+def _in_tiles(X: Rows, scores: Callable[[Rows], Floats]) -> Floats:
+    """Return scores of rows, which for all rows at once would take gigabytes."""
+    return np.concatenate([scores(X[start : start + TILE]) for start in range(0, len(X), TILE)])
 
 
 def _with_constant(Phi: Rows) -> Rows:
@@ -85,26 +103,21 @@ def _with_constant(Phi: Rows) -> Rows:
 
 def kernel_ridge(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) -> Peer:
     """The exact kernel on all rows: scikit-learn's KernelRidge, with one factor for each ridge and a mean."""
-    K, mean = kernel_of(kernel, gamma, rows.X, rows.X), rows.y.mean()
-    validation = kernel_of(kernel, gamma, rows.X_validation, rows.X)
-
-    def models() -> Iterator[Floats]:
-        for before, ridge in zip((0.0, *RIDGES), RIDGES, strict=False):
-            K.flat[:: len(K) + 1] += ridge - before
-            yield cho_solve(cho_factor(K, lower=True), rows.y - mean)
-
-    best = min(models(), key=lambda a: loss(rows.y_validation, validation @ a + mean))
-    return _predicted(lambda: kernel_of(kernel, gamma, rows.X_test, rows.X) @ best + mean, len(rows.X))
+    K = kernel_of(kernel, gamma, rows.X, rows.X)
+    y = rows.y - rows.y.mean()
+    return _best_ridge(rows, lambda X: kernel_of(kernel, gamma, X, rows.X), K, y, 1, loss, len(y))
 
 
 def support_vectors(rows: InMemory, kernel: Kernel, gamma: float, loss: Loss) -> Peer:
     """The exact kernel's support vector machine."""
     K = kernel_of(kernel, gamma, rows.X, rows.X)
-    validation = kernel_of(kernel, gamma, rows.X_validation, rows.X)
     models = [SVC(kernel="precomputed", C=cost).fit(K, rows.y) for cost in SVM_COSTS]
-    best = min(models, key=lambda model: loss(rows.y_validation, model.decision_function(validation)))
-    size = int(best.n_support_.sum())
-    return _predicted(lambda: best.decision_function(kernel_of(kernel, gamma, rows.X_test, rows.X)), size)
+
+    def scores(model: SVC, X: Rows) -> Floats:
+        return _in_tiles(X, lambda some: model.decision_function(kernel_of(kernel, gamma, some, rows.X)))
+
+    best = min(models, key=lambda model: loss(rows.y_validation, scores(model, rows.X_validation)))
+    return _predicted(rows, lambda X: scores(best, X), int(best.n_support_.sum()))
 
 
 def kernel_of(kernel: Kernel, gamma: float, X: Rows, Z: Rows) -> Floats:

@@ -10,7 +10,7 @@ import pytest
 from algorithms.mission_rows import block_of, calibrated, meta_of, selected, some_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference.mission import ActiveCells, iht, mission, softmax_sgd
+from reference.mission import ActiveCells, batch_iht, iht, mission, softmax_sgd
 from scipy.optimize import brentq
 
 import daskfs
@@ -57,6 +57,17 @@ def test_iht_keeps_the_largest_after_every_row():
     given = selected(daskfs.Mission(5, loss="squared", method="iht", learning_rate=0.1, intercept=False), rows, y)
     norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
     expected = iht(rows, y, k=5, rate=0.1 / norm)
+    weights = dict(zip(given.features.tolist(), given.weights.tolist(), strict=True))
+    assert weights == pytest.approx(expected, abs=2e-5)
+
+
+def test_batch_iht_keeps_the_largest_once_its_memory_is_full():
+    """Of features that wait for their gradients it has room for as many as a sketch has numbers, 3 x 128."""
+    rows, y = some_rows(600, 2000)
+    chosen = daskfs.Mission(20, loss="squared", method="batch-iht", width=2**7, learning_rate=1.0, intercept=False)
+    given = selected(chosen, rows, y)
+    norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
+    expected = batch_iht(rows, y, k=20, rate=1.0 / norm, room=20 + 3 * 2**7)
     weights = dict(zip(given.features.tolist(), given.weights.tolist(), strict=True))
     assert weights == pytest.approx(expected, abs=2e-5)
 

@@ -76,6 +76,27 @@ def test_the_page_says_where_we_are_first_and_where_not(load):
     assert "CPU s: daskfs, MISSION is first" in text
 
 
+def test_a_size_that_only_we_manage_is_said_and_others_are_compared_below_it(load):
+    later = {"task": "_rivals_rows", "rows": 20, "method": "daskfs, MISSION", "AUC": 0.9, "CPU s": 4.0}
+    late = {"task": "_rivals_rows", "rows": 20, "method": "theirs", "note": "needs more than 4 GiB"}
+    lines = load("_rivals_page").sentences_of("_rivals_rows", [*records(2.0, 1.0, 0.9, 0.8), later, late])
+    assert lines[0] == "daskfs, MISSION alone managed 20 rows."
+    assert "CPU s: daskfs, MISSION **is not first**: 2 times what theirs takes." in lines
+
+
+def test_a_rival_that_needs_more_memory_than_there_is_for_it_is_said_to(load, tmp_path, monkeypatch):
+    """In a process of its own: what is asked for is never touched."""
+    text = "import numpy as np\nfrom _rivals import MEMORY, Outcome, Rival\n"
+    text += "def run(folder, size=1):\n    np.empty(size, np.int8)\n    return Outcome(0.0, {'AUC': 0.5})\n"
+    text += "hungry = {'size': MEMORY}\n"
+    text += "RIVALS = {'modest': Rival(run, ({}, hungry)), 'hungry': Rival(run, (hungry,))}\n"
+    (tmp_path / "rivals_of_memory.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    measured = load("_rivals").measured
+    assert measured("rivals_of_memory", "modest", tmp_path, tmp_path)["AUC"] == 0.5
+    assert measured("rivals_of_memory", "hungry", tmp_path, tmp_path)["note"] == "needs more than 4 GiB"
+
+
 def test_times_are_extrapolated_by_their_growth_and_said_to_be(load):
     own = [{"method": "ours", "columns": p, "CPU s": p / 1000} for p in (10_000, 20_000, 50_000)]
     (line,) = load("_rivals_page").extrapolated("_rivals_columns", own)
@@ -93,6 +114,16 @@ def test_a_slower_commit_shows(load, tmp_path):
         rivals.add_to_history(tmp_path / "history.jsonl", records(cpu, 1.0, 0.9, 0.8))
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert [line["ratios"]["daskfs, MISSION / theirs, 10 rows"] for line in lines] == [1.0, 1.3]
+
+
+def test_a_ratio_is_compared_with_the_last_run_that_has_it(load, tmp_path, capsys):
+    """A run of another table in between does not hide that a commit is slower."""
+    rivals, history = load("rivals"), tmp_path / "history.jsonl"
+    rivals.add_to_history(history, records(1.0, 1.0, 0.9, 0.8))
+    rivals.add_to_history(history, [])
+    assert not capsys.readouterr().err
+    rivals.add_to_history(history, records(1.3, 1.0, 0.9, 0.8))
+    assert "1.3 where it was 1" in capsys.readouterr().err
 
 
 def test_the_page_is_that_of_the_saved_numbers(load, tmp_path):

@@ -85,6 +85,26 @@ def test_a_stream_finds_the_planted_columns(script, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_stream_through_an_s3_server_finds_the_planted_columns(script, tmp_path, monkeypatch, s3):
+    """The fixture skips where there is no server to start; the benchmark has one of its own."""
+    terabyte = script("terabyte")
+    monkeypatch.setattr(terabyte, "SAMPLES", 500)
+    monkeypatch.setattr(terabyte, "CHUNK_BYTES", 40_000)
+    monkeypatch.setattr(terabyte, "LEFT_ON_DISK", 0)
+    measured = terabyte.run("substitution", tmp_path, 200_000, 1e6, on_s3=True)
+    assert (measured.algorithm, measured.found, measured.blocks) == ("substitution, S3", 1, 25)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_figures_take_the_place_of_those_of_the_same_run(script, tmp_path):
+    save_records, file = script("_measure").save_records, tmp_path / "figures.json"
+    file.write_text('{"fits": [1], "streams": [{"of": "a", "x": 1}, {"of": "b", "x": 2}]}')
+    save_records(file, "streams", [{"of": "b", "x": 3}, {"of": "c", "x": 4}], ("of",))
+    expected = [{"of": "a", "x": 1}, {"of": "b", "x": 3}, {"of": "c", "x": 4}]
+    assert json.loads(file.read_text()) == {"fits": [1], "streams": expected}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rounds", "centre"])
 def test_light_workers_count_every_block(script, name):
     many_workers = script("many_workers")
@@ -93,6 +113,27 @@ def test_light_workers_count_every_block(script, name):
     assert measured.workers == 6
     assert measured.tasks >= 6
     assert 0 < measured.efficiency <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rounds", "centre"])
+def test_killed_workers_lose_no_block(script, name):
+    """A worker lives for a third of the run on average. Without kills, no block is read twice."""
+    spot = script("spot")
+    assert spot.measure(name, 2, 1.0, 0.1, life=0.0).lost == 0
+    killed = spot.measure(name, 2, 8.0, 0.1, life=6.0)  # raises if a block is lost or counted twice
+    assert killed.kills > 0
+    assert killed.lost >= 0
+    assert 0 < killed.away < 1
+
+
+def test_the_exponent_is_that_of_the_growth(script, tmp_path):
+    linear = script("linear")
+    assert linear.slope([1, 2, 4], [3, 6, 12]) == pytest.approx(1)
+    assert linear.slope([1, 2, 4], [1, 4, 16]) == pytest.approx(2)
+    growth = linear.grown("Online Substitution, columns", tmp_path, scale=0.02, turns=1)
+    assert growth.sizes == [1, 2, 4, 8]
+    assert all(seconds > 0 for seconds in growth.seconds)
 
 
 def test_the_page_has_the_figures_and_the_model():

@@ -82,6 +82,22 @@ def iht(rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: floa
     return top
 
 
+def batch_iht(rows: Sequence[dict[int, float]], y: Sequence[float], k: int, rate: float, room: int) -> dict[int, float]:
+    """The same where gradients add up, at fixed weights, until `room` features are not enough for the next row."""
+    top: dict[int, float] = {}
+    pending: dict[int, float] = {}
+    for row, target in [*zip(rows, y, strict=True), ({}, 0.0)]:
+        if not row or len(top.keys() | pending.keys()) + len(row) > room:
+            stepped = {feature: top.get(feature, 0.0) + pending.get(feature, 0.0) for feature in top.keys() | pending}
+            ranked = sorted(stepped, key=lambda feature: (-abs(stepped[feature]), feature))
+            top, pending = {feature: stepped[feature] for feature in ranked[:k]}, {}
+        score = sum(top.get(feature, 0.0) * value for feature, value in row.items())
+        step = rate * residual("squared", score, target)
+        for feature, value in row.items():
+            pending[feature] = pending.get(feature, 0.0) + step * value
+    return top
+
+
 def softmax_sgd(
     rows: Sequence[dict[int, float]], y: Sequence[int], n_classes: int, rate: float
 ) -> dict[int, np.ndarray]:
