@@ -1,4 +1,4 @@
-"""The weights that MISSION learns: a sketch for all features, tables for those with the largest weights, and kernels."""
+"""The weights that MISSION learns: a sketch of all weights, tables of the largest, and kernels that move weights."""
 
 from __future__ import annotations
 

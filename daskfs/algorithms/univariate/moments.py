@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.univariate.kernels import column_moments, row_moments, sparse_moments
+from daskfs.jit import read_only
 
 Groups = NDArray[np.int32]
 
@@ -95,13 +96,6 @@ def sparse_column_moments(
     indptr, rows, values, groups = map(read_only, (indptr, rows, values, groups))
     sparse_moments(indptr, rows, values, groups, count, y, moments.mean, moments.within, moments.cross)
     return moments
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view: to numba, a read-only array has another type than a writable one."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _centre(moments: Moments, y: Floats) -> Floats:
