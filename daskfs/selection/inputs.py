@@ -77,7 +77,7 @@ def inputs_from_record(record: Any) -> Inputs:
         raise ValueError("the inputs of the random features are no list of columns with names")
     if not all(is_number(column.get(name)) for column in inputs for name in COLUMNS):
         raise ValueError("an input of the random features lacks a finite number")
-    per_feature = record.get("inputs_per_feature", [])  # earlier versions have none: features are of all columns
+    per_feature = record.get("inputs_per_feature", [])
     if not isinstance(per_feature, list) or not all(map(is_count, per_feature)):
         raise ValueError("the inputs per random feature are no list of whole numbers")
     if not gamma > 0:
