@@ -25,8 +25,8 @@ from typing import ClassVar, Literal
 
 from daskfs.algorithms.losses import has_classes
 from daskfs.algorithms.univariate.columns import ColumnScoring
+from daskfs.algorithms.univariate.moments import Score
 from daskfs.algorithms.univariate.rows import RowScoring
-from daskfs.algorithms.univariate.scores import Score
 from daskfs.algorithms.univariate.scoring import Scoring
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta
