@@ -36,6 +36,7 @@ import numba
 from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.options import DefaultOptions
+from numpy.typing import NDArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,6 +91,13 @@ def inlined(function: F) -> F:
 def _njit(function: F, **options: Any) -> F:
     compiled: F = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view of an array: to numba it has another type, for which kernels are compiled once more."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def warms(function: F) -> F:

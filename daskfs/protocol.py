@@ -81,7 +81,7 @@ class Meta:
     """Returns the ascending ids of all features in a name space, the part of feature names before "^", "=" or ":"."""
     mixed: bool | None = None
     """Whether the labels come in no particular order of rows; False for rows sorted by label or in runs of a label, and
-    None where this is not known, as in datasets written by older versions."""
+    None where this is not known."""
     targets: tuple[str, ...] | None = None
     """The names of several targets, which are real numbers; None where rows have one target or a class."""
     axes: tuple[Axis, ...] = ("columns", "rows")

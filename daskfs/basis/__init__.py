@@ -37,12 +37,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.basis.kernels import CAUCHY, NORMAL, SPHERE, choose_inputs, cosines, draw, signs
+from daskfs.jit import read_only
 
 Kernel = Literal["gaussian", "laplacian", "perceptron"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
@@ -94,9 +95,9 @@ class RandomFeatures:
         """Replace products W·x by the values of the features, in place."""
         values = None if self.linear is None else Z[:, self.linear] - self.b[self.linear]
         if self.kernel == "perceptron":
-            signs(Z, _read_only(self.b))
+            signs(Z, read_only(self.b))
         else:
-            cosines(Z, _read_only(self.b))
+            cosines(Z, read_only(self.b))
         if values is not None:
             Z[:, self.linear] = values
 
@@ -169,12 +170,12 @@ class Basis:
             law, scale, spread = CAUCHY, self.gamma * wider / (2 * math.pi), 1.0
         else:
             law, scale, spread = SPHERE, 1.0, 2 / (self.gamma * math.sqrt(wider))
-        draw(_read_only(ids), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
+        draw(read_only(ids), np.uint64(self.seed % 2**64), law, scale, spread, W, b)
 
     def _choose(self, ids: NDArray[np.uint64], q: int) -> NDArray[np.int64]:
         """Return q distinct columns for every feature."""
         columns = np.empty((len(ids), q), np.int64)
-        choose_inputs(_read_only(ids), np.uint64(self.seed % 2**64), self.d, columns)
+        choose_inputs(read_only(ids), np.uint64(self.seed % 2**64), self.d, columns)
         return columns
 
 
@@ -190,10 +191,3 @@ def multiply(
     """
     with np.errstate(invalid="ignore"):
         return np.matmul(A, B, out=out)
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view, so that numba compiles each kernel only once, for read-only arrays."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

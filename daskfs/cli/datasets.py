@@ -6,13 +6,12 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import reduce
 from typing import Any, get_args
 
 import click
 
 from daskfs.cli.algorithm_flags import names_as_flags
-from daskfs.cli.types import PATH, Choice
+from daskfs.cli.types import PATH, Choice, with_options
 from daskfs.engine.cluster.choose import cluster_at
 from daskfs.engine.data.ingest import ingest as run_ingest
 from daskfs.engine.data.reorder import MEMORY
@@ -91,11 +90,6 @@ REORDER_OPTIONS = (
 )
 
 
-def _options(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator that adds several options to a command, in this order."""
-    return lambda command: reduce(lambda result, option: option(result), reversed(options), command)
-
-
 def _format_option(flags: str, kind: Any, about: str) -> Callable[[Any], Any]:
     names = [flags, "--k"] if flags == "-k" else [flags]
     repeated = flags == "--label"  # the last one alone would be the wrong target
@@ -134,7 +128,7 @@ def _print(dataset: Dataset) -> None:
 @WORKERS
 @SCHEDULER
 @click.option("--json", "as_json", is_flag=True, help="For machines: what daskfs info --json prints.")
-@_options(*(_format_option(flags, *about) for flags, about in FORMAT_OPTIONS.items()))
+@with_options(*(_format_option(flags, *about) for flags, about in FORMAT_OPTIONS.items()))
 def ingest(
     sources: tuple[str, ...],
     out: str,
@@ -210,7 +204,7 @@ def verify(dataset: str, as_json: bool, workers: int | None, scheduler: str | No
 @click.argument("source", metavar="IN", type=PATH)
 @click.argument("out", type=PATH)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which order.")
-@_options(*REORDER_OPTIONS)
+@with_options(*REORDER_OPTIONS)
 def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: Any) -> None:
     """Write a copy OUT of the dataset IN, which is laid out in rows, with the rows in random order.
 
@@ -230,7 +224,7 @@ def shuffle(source: str, out: str, seed: int, scheduler: str | None, **options: 
 @click.option("--test", "fraction", type=float, default=0.2, show_default=True, help="The share of rows for TEST.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Which rows.")
 @click.option("--shuffle", is_flag=True, help="Both parts in random order, where IN is laid out in rows.")
-@_options(*REORDER_OPTIONS)
+@with_options(*REORDER_OPTIONS)
 def split(source: str, train: str, test: str, fraction: float, scheduler: str | None, **options: Any) -> None:
     """Write the rows of the dataset IN as two datasets, TRAIN and TEST.
 
@@ -248,7 +242,7 @@ def split(source: str, train: str, test: str, fraction: float, scheduler: str | 
 @click.argument("rows", type=PATH)
 @click.argument("columns", type=PATH)
 @click.option("--compression", type=COMPRESSION, default="lz4", show_default=True)
-@_options(*REORDER_OPTIONS)
+@with_options(*REORDER_OPTIONS)
 def transpose(rows: str, columns: str, scheduler: str | None, **options: Any) -> None:
     """Write a copy COLUMNS, laid out in columns, of the sparse dataset ROWS, for algorithms that stream columns.
 

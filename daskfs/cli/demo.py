@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from daskfs.algorithms.registry import registrations
 from daskfs.cli.select import select
@@ -22,6 +20,7 @@ from daskfs.errors import OptionError
 from daskfs.observe.tables import ValueTable, terminal_table
 from daskfs.observe.terminal import messages, output, program
 from daskfs.protocol import SparseBlock
+from daskfs.selection.column_slices import slice_columns
 from daskfs.selection.records import METRICS, REPORT, read_record
 from daskfs.selection.run_folder import resolve_run
 from daskfs.selection.selection import Selection, load_selection
@@ -243,30 +242,18 @@ def rival_score(table: DemoTable, train: Dataset, test: Dataset) -> float:
     """Return the score of the model of scikit-learn with all features, fitted to the same rows."""
     from sklearn.metrics import r2_score, roc_auc_score
 
-    columns = None if train.kind == "dense" else np.unique(np.concatenate([part.ids for part in _sparse_rows(train)]))
-    (X, y), (X_test, y_test) = (matrix_of(dataset, columns) for dataset in (train, test))
+    columns = np.arange(train.n_features, dtype=np.uint64)
+    if train.kind == "sparse":
+        columns = np.unique(np.concatenate([rows.ids for rows in train.blocks() if isinstance(rows, SparseBlock)]))
+    names = train.names(columns)
+    (X, y), (X_test, y_test) = (
+        (slice_columns(rows, columns, names).to_array(), np.concatenate(list(rows.targets()))) for rows in (train, test)
+    )
     model = table.model().fit(X, y)
     if table.metric == "r2":
         return float(r2_score(y_test, model.predict(X_test)))
     shares = model.predict_proba(X_test)
     return float(roc_auc_score(y_test, shares if shares.shape[1] > 2 else shares[:, 1], multi_class="ovr"))
-
-
-def matrix_of(dataset: Dataset, columns: NDArray[np.uint64] | None) -> tuple[Any, NDArray[np.float64]]:
-    """Return the rows of a small dataset as one matrix, of a sparse dataset the features `columns`, and the target."""
-    y = np.concatenate(list(dataset.targets()))
-    if columns is None:
-        return dataset.to_xarray().X.values, y
-    parts = []
-    for rows in _sparse_rows(dataset):
-        at = np.minimum(np.searchsorted(columns, rows.ids), len(columns) - 1)
-        values = np.where(columns[at] == rows.ids, rows.values, 0)  # a feature of no training row counts nothing
-        parts.append(sp.csr_array((values, at, rows.indptr), (len(rows.y), len(columns))))
-    return sp.vstack(parts, format="csr"), y
-
-
-def _sparse_rows(dataset: Dataset) -> list[SparseBlock]:
-    return [block for block in dataset.blocks(axis="rows") if isinstance(block, SparseBlock)]
 
 
 def _print_commands(folder: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -28,13 +28,13 @@ from daskfs.cli.algorithm_flags import (
 from daskfs.cli.datasets import NAMES
 from daskfs.cli.results import TOP, print_features, print_selection
 from daskfs.cli.run import change, print_line
-from daskfs.cli.types import PATH, Choice
+from daskfs.cli.types import PATH, Choice, with_options
 from daskfs.engine.cluster.choose import SERIAL_BYTES, cluster_for
 from daskfs.errors import OptionError, public_url
 from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.data import JobListener
 from daskfs.job.execute import announce
-from daskfs.job.front_door import STDIN, FrontDoor, drop_stdin, folder_for, read_stdin
+from daskfs.job.front_door import STDIN, FrontDoor, drop_stdin, folder_for, read_stdin, refuse_flags
 from daskfs.job.plan import money_line, time_line
 from daskfs.job.request import Request
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
@@ -68,55 +68,43 @@ INGEST_FLAGS = (
 )
 
 
-def request_options(command: Any) -> Any:
-    """Add the argument SOURCE and the flags that most people need to `daskfs select` and `daskfs plan`."""
-    options = (
-        click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH),
-        common_options,
-        click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets."),
-        click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects."),
-        click.option(
-            "--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]"
-        ),
-        click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]"),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def source_options(command: Any) -> Any:
-    """Add the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
-    options = (
-        click.option("--format", type=Choice([*FORMATS]), help="The format of the files, if it is not plain."),
-        click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
-        _table_flag("--missing", type=Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
-        _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
-        _table_flag("--include", type=NAMES, help="Columns to use, even if they look like identifiers."),
-        _table_flag("--categorical", type=NAMES, help="Columns to be read as categories."),
-        _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
-        _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
-        _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
-        click.option(
-            "--order", cls=FlagOfGroup, group=RUNNING, type=Choice(["auto", "as-is"]),
-            help="as-is: keep the order of the rows, even if they are sorted by label.",
-        ),
-        click.option(
-            "--set", "changes", cls=FlagOfGroup, group=RUNNING, multiple=True, metavar="KEY=VALUE",
-            help="Any value of a job file, such as ingest.words=[1,2] or stability.pairs=5.",
-        ),
-    )  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _table_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=FlagOfGroup, group=TABLES, **settings)
 
 
 def _run_flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=FlagOfGroup, group=RUNNING, **settings)
+
+
+request_options = with_options(
+    click.argument("sources", nargs=-1, required=True, metavar="SOURCE...", type=PATH),
+    common_options,
+    click.option("--label", multiple=True, help="The column with the target; A,B,… for several numeric targets."),
+    click.option("--algorithm", "-a", "name", type=Choice(list(registrations())), help="What selects."),
+    click.option("--out", type=PATH, help="The folder or URL of the result.  [default: a folder named after SOURCE]"),
+    click.option("--test", type=_SHARE, help=f"The share of rows held back.  [default: {TEST}]"),
+)
+"""Adds the argument SOURCE and the flags that most people need to `daskfs select` and `daskfs plan`."""
+source_options = with_options(
+    click.option("--format", type=Choice([*FORMATS]), help="The format of the files, if it is not plain."),
+    click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
+    _table_flag("--missing", type=Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
+    _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
+    _table_flag("--include", type=NAMES, help="Columns to use, even if they look like identifiers."),
+    _table_flag("--categorical", type=NAMES, help="Columns to be read as categories."),
+    _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
+    _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
+    _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
+    _run_flag(
+        "--order", type=Choice(["auto", "as-is"]),
+        help="as-is: keep the order of the rows, even if they are sorted by label.",
+    ),
+    _run_flag(
+        *("--set", "changes"), multiple=True, metavar="KEY=VALUE",
+        help="Any value of a job file, such as ingest.words=[1,2] or stability.pairs=5.",
+    ),
+)  # fmt: skip
+"""Adds the flags of `daskfs select` and `daskfs plan` that say what the sources are."""
 
 
 @click.command(
@@ -152,7 +140,7 @@ def select(sources: tuple[str, ...], name: str | None, out: str | None, test: fl
     fields = {field: value for field, value in flags.items() if field in ALL_FIELDS and value is not None}
     with names_as_flags([*ALL_FIELDS, *INGEST_FLAGS]):
         if len(sources) == 1 and name and out and not test and is_dataset(Location(sources[0])):
-            refuse_ingest_flags(sources[0], flags)
+            refuse_flags(sources[0], [flag for flag in INGEST_FLAGS if flags[flag]])
             _select_from_all_rows(sources[0], make_algorithm(name, fields), out, **flags)
         else:
             request = front_door(sources, name, out, test, fields, **flags)
@@ -259,14 +247,6 @@ def front_door(
         TEST if test is None else test,
         JobListener(print_line, ingest_progress, pass_progress, count_progress),
     )
-
-
-def refuse_ingest_flags(dataset: str, flags: Mapping[str, Any]) -> None:
-    """Raise OptionError if a flag says how to read files, but the source is a dataset."""
-    for flag in INGEST_FLAGS:
-        if flags[flag] and flag != "order":
-            name = flag.replace("_", "-")
-            raise OptionError(f"--{name}: {public_url(dataset)} is a dataset, and is read as it is")
 
 
 def _select_and_evaluate(request: FrontDoor, as_json: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import click
@@ -12,6 +13,11 @@ from daskfs.errors import nearest
 
 PATH = click.Path()
 """A path or URL. The shell completes names of files; nothing is checked, since it may be a URL or a glob."""
+
+
+def with_options(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a decorator that adds several options to a command, in this order."""
+    return lambda command: reduce(lambda result, option: option(result), reversed(decorators), command)
 
 
 class Choice(click.Choice[str]):

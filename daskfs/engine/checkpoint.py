@@ -171,8 +171,7 @@ def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapsho
     if flatten(state).keys() != flat.keys():  # such as more sets than the file says there are
         raise ValueError("the state has other values")
     seconds, nbytes = values["seconds"].tolist(), values["bytes"].tolist()
-    rows = values["spent"].tolist() if "spent" in values else [[0.0] * 6] * len(seconds)  # absent in early versions
-    costs = [_cost(*row) for row in zip(seconds, nbytes, rows, strict=True)]
+    costs = [_cost(*row) for row in zip(seconds, nbytes, values["spent"].tolist(), strict=True)]
     if not costs:
         raise ValueError("costs")
     schedule = Schedule.SYNCHRONOUS if at["lanes"] else Schedule.ASYNCHRONOUS
@@ -184,7 +183,7 @@ def _spent_row(cost: PassCost, spent: Spent) -> list[float]:
 
 
 def _cost(seconds: float, nbytes: float, row: list[float]) -> PassCost:
-    closing, workers, busy, merging, has_centre, scheduler = [*map(float, row), 0.0][:6]  # early versions lack the last
+    closing, workers, busy, merging, has_centre, scheduler = map(float, row)
     nbytes, spent = nan if isnan(nbytes) else int(nbytes), Spent(busy=busy, merging=merging, scheduler=scheduler)
     return PassCost(float(seconds), nbytes, closing, int(workers), bool(has_centre), spent)
 

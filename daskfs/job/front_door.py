@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,13 @@ def folder_for(sources: Sequence[str]) -> str:
         return "stdin-selected"
     name = sources[0].rstrip("/").rsplit("/", 1)[-1].lstrip(".").split(".")[0].strip("*?-_")
     return f"{name or 'data'}-selected"
+
+
+def refuse_flags(url: str, flags: Iterable[str], reason: str = "a dataset, and is read as it is") -> None:
+    """Raise OptionError if there are flags on how to read files, and the source at a URL is none."""
+    for flag in flags:
+        if flag != "order":
+            raise OptionError(f"--{flag.replace('_', '-')}: {public_url(url)} is {reason}")
 
 
 @dataclass
@@ -164,14 +171,13 @@ class FrontDoor:
     def _data_tables(self) -> dict[str, Any]:
         """Return the tables [ingest] or [data], and [cluster], of the job."""
         if len(self.sources) == 1 and is_dataset(place := Location(self.sources[0], self.storage)):
-            if unused := [name.replace("_", "-") for name in self._given("ingest") if name != "order"]:
-                raise OptionError(f"--{unused[0]}: {public_url(place.url)} is a dataset, and is read as it is")
+            refuse_flags(place.url, self._given("ingest"))
             dataset = open_dataset(self.sources[0], self.storage)
             return {"data": {"train": dataset.url}, "cluster": self._cluster(dataset.stored_bytes)}
         if len(self.sources) == 1 and is_matrix(place := Location(self.sources[0], self.storage)):
             given = {name: value for name, value in self._given("ingest").items() if name != "order"}
-            if unused := [name.replace("_", "-") for name in given if name not in ("label", "missing", "array")]:
-                raise OptionError(f"--{unused[0]}: {public_url(place.url)} is an array, which has no such option")
+            others = [name for name in given if name not in ("label", "missing", "array")]
+            refuse_flags(place.url, others, "an array, which has no such option")
             matrix = open_matrix(place, given.get("array", ""), given.get("label", ""))
             nbytes = matrix.cells.dtype.itemsize * math.prod(matrix.cells.shape)
             return {"data": {"train": self.sources[0], **given}, "cluster": self._cluster(nbytes)}

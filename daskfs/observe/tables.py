@@ -62,7 +62,7 @@ def metric_table(record: Record, classes: Sequence[float | str] | None) -> Value
         for name, value in record["metrics"].items()
     ]
     titles, others = ["metric", "value", "95 % interval"], []
-    if (baseline := record.get("baseline")) is not None:  # earlier versions recorded none
+    if (baseline := record.get("baseline")) is not None:
         others.append((f"always {shown(baseline['answer'])}", baseline["metrics"]))
     if (univariate := record.get("univariate")) is not None:
         others.append((f"{univariate['features']:,} chosen one by one", univariate["metrics"]))

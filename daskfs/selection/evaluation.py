@@ -397,7 +397,7 @@ def _per_class(
 
 
 def _check_target_names(dataset: Dataset, targets: Sequence[str] | None) -> None:
-    """Raise OptionError if a dataset has other targets than the selection predicts."""
+    """Raise OptionError unless the targets of a dataset are those that the selection predicts."""
     own = dataset.target_names
     if own == (None if targets is None else tuple(targets)):
         return

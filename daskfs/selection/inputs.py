@@ -16,7 +16,16 @@ from daskfs.basis import KERNELS, LINEAR, Basis, RandomFeatures, is_linear
 from daskfs.errors import public_url
 from daskfs.protocol import Expansion
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices, FeatureIds, as_dataset, slice_columns
-from daskfs.store.dataset.json_checks import is_count, is_number
+from daskfs.store.dataset.json_checks import (
+    Check,
+    check_members,
+    is_count,
+    is_number,
+    is_one_of,
+    is_text,
+    list_of,
+    with_members,
+)
 from daskfs.store.ingest.gaps import Fills
 
 SLICE_CELLS = 1 << 20  # features of one slice, so that no more than a few megabytes are in memory
@@ -64,27 +73,22 @@ class Inputs:
         return record | ({"inputs_per_feature": per_feature} if per_feature else {})
 
 
+_RECORD: dict[str, Check] = {
+    "kernel": is_one_of(*KERNELS),
+    "gamma": lambda gamma: is_number(gamma) and gamma > 0,
+    "seed": lambda seed: type(seed) is int,
+    "inputs": list_of(with_members(name=is_text, **dict.fromkeys(COLUMNS, is_number))),
+}
+
+
 def inputs_from_record(record: Any) -> Inputs:
     """Return the `Inputs` of a record that `Inputs.record` returned; raise ValueError for any other value."""
-    if not isinstance(record, dict):
-        raise ValueError("the random features are no object")
-    kernel, gamma, seed, inputs = (record.get(name) for name in ("kernel", "gamma", "seed", "inputs"))
-    if kernel not in KERNELS or not is_number(gamma) or type(seed) is not int:
-        raise ValueError("the random features are of no known kind")
-    if not isinstance(inputs, list) or not all(
-        isinstance(column, dict) and isinstance(column.get("name"), str) for column in inputs
-    ):
-        raise ValueError("the inputs of the random features are no list of columns with names")
-    if not all(is_number(column.get(name)) for column in inputs for name in COLUMNS):
-        raise ValueError("an input of the random features lacks a finite number")
-    per_feature = record.get("inputs_per_feature", [])  # earlier versions have none: features are of all columns
-    if not isinstance(per_feature, list) or not all(map(is_count, per_feature)):
-        raise ValueError("the inputs per random feature are no list of whole numbers")
-    if not gamma > 0:
-        raise ValueError("the gamma of the random features is not above 0")
-    arrays = {name: np.array([column[name] for column in inputs], np.float64) for name in COLUMNS}
-    expansion = Expansion(kernel, float(gamma), seed, **arrays, inputs_per_feature=tuple(per_feature))
-    return Inputs([column["name"] for column in inputs], expansion)
+    check_members(record, _RECORD, {"inputs_per_feature": list_of(is_count)})
+    columns, per_feature = record["inputs"], tuple(record.get("inputs_per_feature", ()))
+    arrays = {name: np.array([column[name] for column in columns], np.float64) for name in COLUMNS}
+    gamma = float(record["gamma"])
+    expansion = Expansion(record["kernel"], gamma, record["seed"], **arrays, inputs_per_feature=per_feature)
+    return Inputs([column["name"] for column in columns], expansion)
 
 
 def expand_columns(

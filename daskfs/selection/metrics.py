@@ -80,7 +80,7 @@ class ClassTally:
     @property
     def accuracy(self) -> float:
         """The share of rows that are predicted correctly."""
-        return float(_ratio(self._right.sum(), self.weight))
+        return float(ratio(self._right.sum(), self.weight))
 
     @property
     def accuracy_interval(self) -> Interval:
@@ -88,18 +88,18 @@ class ClassTally:
         sums = (sums.sum() for sums in (self._weight, self._right, self._squares, self._squares_right))
         weight, right, squares, squares_right = (np.array([total]) for total in sums)
         rows = effective_rows(np.stack([weight, right]), squares, squares_right)
-        low, high = wilson(_ratio(right, weight), rows)
+        low, high = wilson(ratio(right, weight), rows)
         return float(low[0]), float(high[0])
 
     @property
     def balanced_accuracy(self) -> float:
         """The mean recall over all labels that occur."""
-        return mean_known(_ratio(self._right, self._weight))
+        return mean_known(ratio(self._right, self._weight))
 
     @property
     def balanced_accuracy_interval(self) -> Interval:
         """The 95 % interval of the balanced accuracy, from the independent intervals of the labels' recalls."""
-        recalls, ends = _ratio(self._right, self._weight), self.recall_intervals
+        recalls, ends = ratio(self._right, self._weight), self.recall_intervals
         low, high = np.zeros((2, len(recalls)))
         low[: len(ends)], high[: len(ends)] = ends.T
         occurs = ~np.isnan(recalls)
@@ -108,18 +108,18 @@ class ClassTally:
     @property
     def precision(self) -> NDArray[np.float64]:
         """For every class, the share of correct rows among the rows predicted to be of the class."""
-        return _ratio(self._right[: len(self._predicted)], self._predicted)
+        return ratio(self._right[: len(self._predicted)], self._predicted)
 
     @property
     def recall(self) -> NDArray[np.float64]:
         """For every class, the share of correctly predicted rows among the rows of the class."""
-        return _ratio(self._right, self._weight)[: len(self._predicted)]
+        return ratio(self._right, self._weight)[: len(self._predicted)]
 
     @property
     def recall_intervals(self) -> NDArray[np.float64]:
         """Wilson's intervals of the classes' recalls, low and high ends: ``(classes, 2)``."""
         rows = effective_rows(np.stack([self._weight, self._right]), self._squares, self._squares_right)
-        return np.stack(wilson(_ratio(self._right, self._weight), rows), axis=1)[: len(self._predicted)]
+        return np.stack(wilson(ratio(self._right, self._weight), rows), axis=1)[: len(self._predicted)]
 
 
 class MeanTally:
@@ -149,7 +149,7 @@ class MeanTally:
     @property
     def mean(self) -> float:
         """The weighted mean of the values."""
-        return float(_ratio(self._sum, self._weight))
+        return float(ratio(self._sum, self._weight))
 
     @property
     def error(self) -> float:
@@ -233,7 +233,7 @@ class ValueTally:
     @property
     def _unexplained(self) -> float:
         """The mean squared error divided by the variance of the target, which is 1 - R²."""
-        return float(_ratio(self.squared.mean, self.target_variance)) if self._weight else math.nan
+        return float(ratio(self.squared.mean, self.target_variance)) if self._weight else math.nan
 
     @property
     def r_squared_interval(self) -> Interval:
@@ -389,7 +389,7 @@ def mean_known(values: NDArray[np.float64]) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _ratio(part: float | NDArray[np.float64], whole: float | NDArray[np.float64]) -> NDArray[np.float64]:
+def ratio(part: float | NDArray[Any], whole: float | NDArray[Any]) -> NDArray[np.float64]:
     """Return part / whole, NaN where the whole is 0."""
     share = np.full(np.shape(whole), np.nan)
     np.divide(part, whole, out=share, where=np.asarray(whole) > 0)

@@ -20,20 +20,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from daskfs.errors import DaskfsError, OptionError, SelectionError, public_url
-from daskfs.protocol import Label
 from daskfs.selection.records import Record, as_json
-from daskfs.store.dataset.json_checks import is_count, is_number, parse_json
+from daskfs.store.dataset.json_checks import (
+    Check,
+    are_fills,
+    check_members,
+    is_count,
+    is_kind,
+    is_number,
+    is_object,
+    is_text,
+    is_whole,
+    list_of,
+    object_of,
+    or_none,
+    parse_json,
+    with_members,
+)
 from daskfs.store.dataset.table import TableColumns, read_table, write_table
 from daskfs.store.places.location import Location
 
 VERSION = 1
 RECORD, HISTORY, CHECKPOINT, PUBLISHED = "selection.json", "history.zarr", "checkpoint", "published.json"
-SOURCE = {"url": str, "digest": str, "n_samples": int, "n_features": int}
+SOURCE = ("url", "digest", "n_samples", "n_features")
 MOST_BYTES = 1 << 28  # of a selection.json: some two million features
 _MOST_POINTER_BYTES = 1 << 16
 
@@ -82,111 +95,54 @@ def _as_bytes(record: Mapping[str, Any]) -> bytes:
     return ("{\n" + ",\n".join(members) + "\n}\n").encode()
 
 
+def _are_numbers(value: Any) -> bool:
+    return is_number(value) or list_of(is_number)(value)
+
+
+def _two(check: Check) -> Check:
+    return lambda value: list_of(check)(value) and len(value) == 2
+
+
+_KEPT = {"id": is_count, "name": is_text, "weight": _are_numbers}
+_SELECTED = {**_KEPT, "rank": is_count, "importance": lambda share: is_number(share) and share >= 0}
+_PRODUCT = {"parents": with_members(ids=_two(is_count), names=_two(is_text))}
+_MUST: dict[str, Check] = {
+    "algorithm": is_object,
+    "seed": is_whole,
+    "source": with_members(url=is_text, digest=is_text, n_samples=is_count, n_features=is_count),
+    "features": is_kind(list),
+    "intercept": _are_numbers,
+    "chosen": is_object,
+}
+_MAY: dict[str, Check] = {
+    "classes": or_none(lambda labels: list_of(is_number)(labels) or list_of(is_text)(labels)),
+    "kept": is_kind(list),
+    "targets": lambda names: list_of(is_text)(names) and len(set(names)) == len(names) >= 2,
+    "statistics": object_of(list_of(or_none(is_number))),
+    "threshold": list_of(is_number),
+    "date_formats": object_of(is_text),
+    "missing": are_fills,
+    "error_control": is_object,
+}
+
+
 def _parse(raw: bytes) -> Record:
     """Return the record in the bytes of a selection.json; raise ValueError if a member is missing or wrong."""
     record = parse_json(raw)
     if not isinstance(record, dict) or record.get("version") != VERSION:
         version = record.get("version") if isinstance(record, dict) else None
         raise ValueError(f"its version is {version!r:.40}, this daskfs reads {VERSION}")
-    record.setdefault("chosen", {})  # selections of older versions have none
-    for key, kind in {"algorithm": dict, "seed": int, "source": dict, "features": list, "chosen": dict}.items():
-        _check_type(record, key, kind)
-    for key, kind in SOURCE.items():
-        _check_type(record["source"], key, kind)
-    for rank, feature in enumerate(record["features"], 1):
-        if not isinstance(feature, dict) or feature.get("rank") != rank:
-            raise ValueError(f"feature {rank} of the list is not the feature of that rank")
-        _check_feature(feature, rank)
-    if "kept" in record:
-        _check_type(record, "kept", list)
-        for number, feature in enumerate(record["kept"], 1):
-            _check_type({"kept": feature}, "kept", dict)
-            _check_feature(feature, number)
-    _check_numbers(record, "intercept")
-    record["classes"] = _classes(record)
-    if "targets" in record:
-        _check_targets(record["targets"])
-    if "statistics" in record:
-        _check_statistics(record["statistics"])
-    if "threshold" in record:
-        _check_type(record, "threshold", list)
-        _check_numbers(record, "threshold")
-    if "date_formats" in record:
-        _check_date_formats(record["date_formats"])
-    as_json(
-        [record["algorithm"], record["source"], record["chosen"], record["classes"]]
-    ).encode()  # or it could not be saved again
+    check_members(record, _MUST, _MAY)
+    for key, must in (("features", _SELECTED), ("kept", _KEPT)):
+        for number, feature in enumerate(record.get(key, ()), 1):
+            try:
+                check_members(feature, must, _PRODUCT)
+            except ValueError as error:
+                raise ValueError(f"feature {number} of {key!r}: {error}") from None
+    if [feature["rank"] for feature in record["features"]] != list(range(1, len(record["features"]) + 1)):
+        raise ValueError("the features are not in the order of their ranks")
+    as_json([record["algorithm"], record["source"], record["chosen"]])  # or it could not be saved again
     return record
-
-
-def _classes(record: Record) -> list[Label] | None:
-    if record.get("classes") is None:
-        return None
-    _check_type(record, "classes", list)
-    kinds = {type(label) for label in record["classes"]}
-    if not kinds <= {int, float} and kinds != {str}:
-        raise ValueError("classes are neither all strings nor all numbers")
-    return [label if isinstance(label, str) else float(label) for label in record["classes"]]
-
-
-def _check_targets(targets: Any) -> None:
-    """Raise ValueError unless a value is a list of at least two different strings that can be saved again."""
-    if not isinstance(targets, list) or not all(isinstance(name, str) for name in targets):
-        raise ValueError("targets are not a list of names")
-    if len(targets) < 2 or len(set(targets)) < len(targets):
-        raise ValueError("targets are fewer than two, or two have the same name")
-    as_json(targets).encode()
-
-
-def _check_statistics(statistics: Any) -> None:
-    """Raise ValueError unless a value is an object of lists of numbers and null, with names that can be saved again."""
-    if not isinstance(statistics, dict) or not all(isinstance(column, list) for column in statistics.values()):
-        raise ValueError("statistics are not lists of numbers by name")
-    if not all(number is None or is_number(number) for column in statistics.values() for number in column):
-        raise ValueError("statistics have something else than numbers and null")
-    as_json(list(statistics)).encode()
-
-
-def _check_date_formats(formats: Any) -> None:
-    """Raise ValueError unless a value is an object of texts that can be saved again."""
-    if not isinstance(formats, dict) or not all(isinstance(text, str) for text in formats.values()):
-        raise ValueError("date formats are not texts by name")
-    as_json(formats).encode()
-
-
-def _check_feature(feature: Record, rank: int) -> None:
-    _check_type(feature, "id", int)
-    _check_type(feature, "name", str)
-    _check_numbers(feature, "weight")
-    if "importance" in feature and not (is_number(feature["importance"]) and feature["importance"] >= 0):
-        raise ValueError(f"feature {rank} of the list: its importance is not a number from 0")
-    feature["name"].encode()  # half a surrogate pair is JSON, but no text
-    if "parents" in feature:
-        _check_parents(feature["parents"], rank)
-    if not is_count(feature["id"]):
-        raise ValueError(f"feature {rank} of the list: {feature['id']!r:.40} is no feature id")
-
-
-def _check_parents(parents: Any, rank: int) -> None:
-    ids, names = (parents.get("ids"), parents.get("names")) if isinstance(parents, dict) else ([], [])
-    good_ids = isinstance(ids, list) and list(map(is_count, ids)) == [True, True]
-    good_names = isinstance(names, list) and [isinstance(name, str) for name in names] == [True, True]
-    if not good_ids or not good_names:
-        raise ValueError(f"feature {rank} of the list: its parents are not two features")
-    as_json(names).encode()
-
-
-def _check_type(record: Mapping[str, Any], key: str, kind: type) -> None:
-    if type(record.get(key)) is not kind:
-        raise ValueError(f"{key!r} is missing or not of type {kind.__name__}")
-
-
-def _check_numbers(record: Mapping[str, Any], key: str) -> None:
-    """Raise ValueError unless ``record[key]`` is a finite number or a list of finite numbers."""
-    value = record.get(key)
-    numbers = value if isinstance(value, list) else [value]
-    if not all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in numbers):
-        raise ValueError(f"{key!r} is missing or not a finite number")
 
 
 def publish(pointer: Location, run: Location, files: Iterable[str], job: str) -> bool:

@@ -595,20 +595,14 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
     """
     location = resolve_run(Location(url, storage_options))
     record, history = read_selection(location)
-    features, classes, intercept = record["features"], record["classes"], np.array(record["intercept"], np.float64)
-    # Selections of older versions have no importance.
-    shares = (
-        {"importance": np.array([feature["importance"] for feature in features], np.float64)}
-        if all("importance" in feature for feature in features)
-        else {}
-    )
+    features, labels, intercept = record["features"], record.get("classes"), np.array(record["intercept"], np.float64)
     try:
         return Selection(
             features=np.array([feature["id"] for feature in features], np.uint64),
             names=[feature["name"] for feature in features],
             weights=np.array([feature["weight"] for feature in features], np.float64).reshape(-1, *intercept.shape),
             intercept=intercept.reshape(-1),
-            classes=None if classes is None else tuple(classes),
+            classes=labels and tuple(label if isinstance(label, str) else float(label) for label in labels),
             steps=dict(history),
             algorithm=record["algorithm"],
             source=record["source"],
@@ -616,14 +610,14 @@ def load_selection(url: str | os.PathLike[str], storage_options: Mapping[str, An
             products=products_from_records(features),
             inputs=inputs_from_record(record["random_features"]) if "random_features" in record else None,
             kept=KeptFeatures.from_records(record["kept"], intercept.shape) if "kept" in record else None,
-            chosen=record.get("chosen", {}),
+            chosen=record["chosen"],
             fills=Fills.from_record(record.get("missing")),
             targets=tuple(record["targets"]) if "targets" in record else None,
             statistics={name: np.array(numbers, np.float64) for name, numbers in record.get("statistics", {}).items()},
             date_formats=record.get("date_formats", {}),
             error_control=ErrorControl.from_record(record["error_control"]) if "error_control" in record else None,
             threshold=np.array(record["threshold"], np.float64) if "threshold" in record else None,
-            **shares,
+            importance=np.array([feature["importance"] for feature in features], np.float64),
         )
     except ValueError as error:
         raise SelectionError(f"{location.url}: {error}; the selection is damaged, make it again") from error

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from daskfs.protocol import Label
 from daskfs.selection.column_slices import ColumnSlice, ColumnSlices
 from daskfs.selection.intervals import FloatArray
+from daskfs.selection.metrics import ratio
 from daskfs.selection.records import Record
 from daskfs.selection.row_sample import RowSample
 
@@ -114,7 +115,7 @@ def _means(values: FloatArray, target: FloatArray) -> Record:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, TARGET_BINS + 1)))
         at = np.searchsorted(edges[1:-1], values, side="right")
     counts = np.bincount(at)
-    places, means = (_ratio(np.bincount(at, of), counts)[counts > 0] for of in (values, target))
+    places, means = (ratio(np.bincount(at, of), counts)[counts > 0] for of in (values, target))
     return {"places": places.tolist(), "means": means.tolist(), "counts": counts[counts > 0].tolist()}
 
 
@@ -153,17 +154,11 @@ class SparseSummary(Summary):
     def _columns(self) -> list[Record]:
         if self.classes is None:
             [present] = self._present
-            means = _ratio(self._targets, present), _ratio(self._target_sum - self._targets, self._rows - present)
+            means = ratio(self._targets, present), ratio(self._target_sum - self._targets, self._rows - present)
             lines = zip(present.tolist(), *(mean.tolist() for mean in means), strict=True)
             return [{"present": [count], "with": high, "without": low} for count, high, low in lines]
-        present, values = self._present[self._shown], _ratio(self._sums, self._present)[self._shown]
+        present, values = self._present[self._shown], ratio(self._sums, self._present)[self._shown]
         return [
             {"present": count, "values": mean}
             for count, mean in zip(present.T.tolist(), values.T.tolist(), strict=True)
         ]
-
-
-def _ratio(sums: NDArray[Any], counts: NDArray[np.int64]) -> FloatArray:
-    """Return sums / counts, NaN where a count is 0."""
-    result: FloatArray = np.divide(sums, counts, where=counts > 0, out=np.full(sums.shape, np.nan))
-    return result

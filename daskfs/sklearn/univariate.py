@@ -28,11 +28,15 @@ from daskfs.algorithms.univariate import UnivariateScores
 from daskfs.algorithms.univariate.moments import (
     Groups,
     Moments,
+    Score,
+    best_columns,
+    column_scores,
     dense_moments,
     moments_without_gaps,
+    p_values,
+    q_values,
     sparse_column_moments,
 )
-from daskfs.algorithms.univariate.scores import Score, best_columns, column_scores, p_values, q_values
 from daskfs.algorithms.univariate.scoring import NEGATIVE
 from daskfs.engine.cluster.pool import current_client
 from daskfs.engine.cluster.waiting import call, with_retries

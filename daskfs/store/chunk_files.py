@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from daskfs.store.dataset.codec import DamagedChunk
 from daskfs.store.dataset.reader import chunk_errors, read_into
-from daskfs.store.places.files import check_size, open_regular
+from daskfs.store.places.local import check_size, open_regular
 from daskfs.store.places.location import Location
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import OptionError
+from daskfs.jit import read_only
 from daskfs.protocol import Axis, SparseBlock, SparseColumnBlock
-from daskfs.store.dataset.blocks import BlocksOfColumns, SparseBlocks, SparseBuffers, SparseColumnBlocks, read_only
+from daskfs.store.dataset.blocks import BlocksOfColumns, SparseBlocks, SparseBuffers, SparseColumnBlocks
 from daskfs.store.dataset.codec import LZ4
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.label_order import LabelOrder

@@ -18,21 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DaskfsError, DatasetError, OptionError, public_url
+from daskfs.jit import read_only
 from daskfs.protocol import Axis, ColumnBlock, RowBlock
 from daskfs.store.chunk_files import ChunkFiles, Tile, is_zarr_array
-from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks, read_only
+from daskfs.store.dataset.blocks import ColumnBlocks, RowBlocks
 from daskfs.store.dataset.codec import Codec
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.label_order import LabelOrder
 from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, target_spec
 from daskfs.store.dataset.names import check_column_names, feature_spec
 from daskfs.store.dataset.reader import ChunkBuffer
-from daskfs.store.held_back import HeldBack
 from daskfs.store.in_memory import HeldArray, tiles
 from daskfs.store.ingest.arrays import encode_target, stored_dtype
 from daskfs.store.ingest.rows_kernels import first_not_finite
 from daskfs.store.matrix import Matrix, find_matrix, step_of, zarr_errors
 from daskfs.store.places.location import Location
+from daskfs.store.reorder.runs import HeldBack
 
 _COPIES_OF_ZARR = 4  # of a chunk, while Zarr reads and unpacks the chunk
 _NEGLIGIBLE_BYTES = 1 << 20

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError, public_url
+from daskfs.jit import read_only
 from daskfs.protocol import Axis, SparseBlock
-from daskfs.store.dataset.blocks import SparseBlocks, read_only
+from daskfs.store.dataset.blocks import SparseBlocks
 from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, recode_labels, target_spec, weight_spec
 from daskfs.store.dataset.name_runs import name_text
 from daskfs.store.dataset.names_kernels import COUNT, NameSet
-from daskfs.store.held_back import HeldBack
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import SourcePart, line_windows
@@ -33,6 +33,7 @@ from daskfs.store.ingest.staging import merge_labels, merge_orders
 from daskfs.store.ingest.text_parts import PARSER_BYTES, PartParser, TextPiece, copy_block
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
+from daskfs.store.reorder.runs import HeldBack
 
 HELD_BYTES = 256 << 20
 """The most memory for parsed blocks that stay in the process that opened the text, and need not be parsed again."""

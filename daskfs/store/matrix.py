@@ -28,7 +28,7 @@ from daskfs.store.dataset.layout import CHUNK_BYTES
 from daskfs.store.ingest.arrays import stored_dtype
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import find_sources
-from daskfs.store.places.files import check_size, open_regular
+from daskfs.store.places.local import check_size, open_regular
 from daskfs.store.places.location import Location
 
 MOST_BLOCK_BYTES = 256 << 20

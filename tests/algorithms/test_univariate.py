@@ -17,8 +17,7 @@ from sklearn.linear_model import LinearRegression
 import daskfs
 from daskfs.algorithms.univariate import UnivariateScores
 from daskfs.algorithms.univariate.fit import _RIDGES, _best_ridge
-from daskfs.algorithms.univariate.moments import Moments, dense_moments, sparse_column_moments
-from daskfs.algorithms.univariate.scores import q_values
+from daskfs.algorithms.univariate.moments import Moments, dense_moments, q_values, sparse_column_moments
 from daskfs.algorithms.univariate.scoring import Scoring
 from daskfs.engine import shards
 from daskfs.engine.checkpoint import Snapshot

@@ -118,6 +118,9 @@ WRONG = {
     "half a source": lambda record: record["source"].pop("url") and None,
     "a seed as a word": lambda record: record.update(seed="0"),
     "an intercept a class": lambda record: record.update(intercept=[1, 2]),
+    "fills without numbers": lambda record: record.update(missing={"how": "mean"}),
+    "error control that is a list": lambda record: record.update(error_control=[1, 2]),
+    "no importance": lambda record: record["features"][0].pop("importance") and None,
 }
 
 

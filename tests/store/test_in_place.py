@@ -16,11 +16,11 @@ import daskfs
 from daskfs.engine.run import memory_plan
 from daskfs.errors import DatasetError
 from daskfs.store import chunk_files
-from daskfs.store.held_back import HeldBack
 from daskfs.store.in_place import Gap, InPlace
 from daskfs.store.ingest.arrays import stored_dtype
 from daskfs.store.matrix import Matrix, matrix_of, open_matrix
 from daskfs.store.places.location import Location
+from daskfs.store.reorder.runs import HeldBack
 
 ZSTD = zarr.codecs.ZstdCodec()
 STORES = {

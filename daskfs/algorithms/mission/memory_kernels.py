@@ -1,4 +1,4 @@
-"""MISSION's memory, a sketch for all features and tables for the largest, and kernels that move weights in it."""
+"""The weights that MISSION learns: a sketch of all weights, tables of the largest, and kernels that move weights."""
 
 from __future__ import annotations
 
@@ -218,8 +218,8 @@ def keep_largest(keys, weights, pace, parents, memory, rule, t):
 def enter_table(rows, e, h, x, memory, rule, t, vector):
     """Move the weight of entry e's feature, which has short hash h, from its cell into table t if it is large enough.
 
-    Its norm must be above the table's threshold. Return whether the table is full and must be pruned. Outside the
-    tables the entry has value x. The array `vector` is working memory for the weights of a feature.
+    The norm of the weight must be above the table's threshold. Return whether the table is full and must be pruned.
+    Outside the tables the entry has value x. The array `vector` is working memory for the weights of a feature.
     """
     C, V = len(memory.bias), len(vector)
     read_cell(memory.cells, h, rule.bits, C, t * V, vector)
@@ -288,8 +288,8 @@ def merge_tables(keys, weights, pace, parents, share, memory, rule, t):
     """Fill table t of `memory`, which has the merged sketch or cells, with entries of several shards, sorted by key.
 
     The array `share` has the share of each entry's shard in the mean. Weights of a feature that entered the shards with
-    different units are changed to the smallest unit. Where weights in tables are exact (method "active"), a shard
-    without an entry of the feature counts with the feature's weight in the merged sketch.
+    different units are changed to the smallest unit. Where weights in tables are exact (method "active"), the weight of
+    a feature in a shard whose table lacks the feature is its weight in the merged sketch.
     """
     C, V, place, rest = len(memory.bias), weights.shape[1], new_place(), np.empty(weights.shape[1], np.float32)
     is_exact = len(memory.cells) > 0

@@ -13,7 +13,7 @@ Scores and p-values are those of scikit-learn's functions of the same names. The
 Y. Hochberg: *Controlling the False Discovery Rate*, Journal of the Royal Statistical Society B 57, 1995.
 
 Columns are read in one pass, and the selected columns a second time for a linear model (see `fit`). Rows of dense data
-are read in two passes, whose sums are merged by the formulas of T. F. Chan, G. H. Golub and R. J. LeVeque (1979).
+are read in two passes, whose sums are merged by the formulas of Chan, Golub and LeVeque (1979).
 Memory is 80 bytes for every column of the data and, if the data are read in columns, n·k numbers for n rows and k
 selected columns. If they are read in rows, it is about 50 bytes for every column and class.
 """
@@ -25,8 +25,8 @@ from typing import ClassVar, Literal
 
 from daskfs.algorithms.losses import has_classes
 from daskfs.algorithms.univariate.columns import ColumnScoring
+from daskfs.algorithms.univariate.moments import Score
 from daskfs.algorithms.univariate.rows import RowScoring
-from daskfs.algorithms.univariate.scores import Score
 from daskfs.algorithms.univariate.scoring import Scoring
 from daskfs.errors import OptionError, check_choice, check_whole
 from daskfs.protocol import Algorithm, Axis, Meta

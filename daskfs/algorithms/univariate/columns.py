@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.univariate.fit import FitSums, fit_nbytes
-from daskfs.algorithms.univariate.moments import Groups, Moments, dense_moments, sparse_column_moments
-from daskfs.algorithms.univariate.scores import best_columns, column_scores, mean_and_variance
+from daskfs.algorithms.univariate.moments import (
+    Groups,
+    Moments,
+    best_columns,
+    column_scores,
+    dense_moments,
+    mean_and_variance,
+    sparse_column_moments,
+)
 from daskfs.algorithms.univariate.scoring import Scoring, TargetKind
 from daskfs.protocol import Axis, Block, ColumnBlock, Meta, Result, Sharing, SparseColumnBlock, copy_state
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.univariate.fit import FitSums, fit_nbytes
-from daskfs.algorithms.univariate.moments import Moments, dense_moments
-from daskfs.algorithms.univariate.scores import best_columns, column_scores, mean_and_variance
+from daskfs.algorithms.univariate.moments import Moments, best_columns, column_scores, dense_moments, mean_and_variance
 from daskfs.algorithms.univariate.scoring import Scoring, TargetKind
 from daskfs.protocol import Axis, Block, Meta, Result, RowBlock, copy_state
 

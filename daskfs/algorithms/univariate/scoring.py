@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats, decode_classes, encode_classes
 from daskfs.algorithms.univariate.fit import FitSums, fit_classes, fit_numbers
-from daskfs.algorithms.univariate.moments import Groups, Moments
-from daskfs.algorithms.univariate.scores import Score, best_columns, p_values, q_values
+from daskfs.algorithms.univariate.moments import Groups, Moments, Score, best_columns, p_values, q_values
 from daskfs.errors import ColumnError
 from daskfs.protocol import Algorithm, Meta, Result, Schedule, Sharing
 

@@ -59,7 +59,7 @@ class LiveRunsPlugin(SchedulerPlugin):
         self.live_runs.client_left(client)
 
     def _at_work(self) -> list[str]:
-        """Return the names of workers that have a task of daskfs, or no names if this version of Dask does not tell."""
+        """Return the names of workers that have a task of daskfs, or no names if Dask keeps them elsewhere."""
         with suppress(Exception):
             tasks = {str(state.name): [str(task.key) for task in state.processing] for state in self._states.values()}
             return [name for name, keys in tasks.items() if any(key.startswith("daskfs-") for key in keys)]

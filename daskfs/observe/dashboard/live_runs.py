@@ -138,7 +138,7 @@ class ClosedPass:
 
 @dataclass(slots=True)
 class LiveRun:
-    """State of a selection run on the scheduler, as far as events tell; ``on_…`` takes events with this "what"."""
+    """The state of a selection run as its events describe it; a method ``on_…`` handles the events with that "what"."""
 
     run: str
     began: float

@@ -4,8 +4,8 @@ Names of features come from datasets and may contain any text, so names are draw
 
 All changes reach the browser in one message, which page.js applies. Bokeh by itself sends a message for every property
 that is set, may draw a plot for each, and lays out the whole page whenever the text of a `Div` changes. A browser needs
-nearly twice as long to apply Bokeh's own update messages, perhaps on a worker's core. So the data sources and texts on
-the scheduler stay empty (``syncable=False``), and the browser receives their content as JSON.
+nearly twice as long for Bokeh's messages as for the single message, and may share its cores with workers. So the data
+sources and texts on the scheduler stay empty (``syncable=False``), and the browser receives their content as JSON.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from daskfs.errors import ChunkError, DatasetError, OptionError
+from daskfs.jit import read_only
 from daskfs.protocol import Axis, ColumnBlock, RowBlock, SparseBlock, SparseColumnBlock
 from daskfs.store.dataset.reader import ArrayReader, ChunkBuffer
 from daskfs.store.places.read_ahead import Prefetcher
@@ -27,13 +28,6 @@ _RECENT = 4  # chunks of labels, and of weights, in memory: blocks are read a fe
 Arrays = dict[str, ArrayReader]
 SparseBuffers = dict[str, ChunkBuffer]
 B = TypeVar("B", ColumnBlock, SparseColumnBlock)
-
-
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view of an array, since blocks share memory and algorithms must not change a block."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 class RowBlocks:

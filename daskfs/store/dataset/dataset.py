@@ -71,7 +71,7 @@ def open_dataset(url: str | os.PathLike[str], storage_options: Mapping[str, Any]
 
 
 def is_dataset(location: Location) -> bool:
-    """Return True if there is a dataset of daskfs, or one that is not finished, at a location."""
+    """Return True if there is a dataset of daskfs at a location, finished or unfinished."""
     if location.exists(UNFINISHED):
         return True
     try:

@@ -76,7 +76,7 @@ def bytes_below(word, limit):
 
 @helper
 def bytes_equal(word, byte):
-    """Return a uint64 that marks the bytes of a 64-bit word equal to `byte`, for `first_marked`."""
+    """Return a mark, for `first_marked`, in every byte of a 64-bit word that equals `byte`."""
     return bytes_below(word ^ (_ONES * np.uint64(byte)), 1)
 
 

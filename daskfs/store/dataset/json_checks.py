@@ -25,7 +25,7 @@ def parse_json(raw: bytes) -> Any:
     if raw.count(b"[") + raw.count(b"{") > MOST_CONTAINERS:
         raise ValueError(f"more than {MOST_CONTAINERS:,} lists and objects")
     try:
-        value = json.loads(raw)
+        value = json.loads(raw.decode("utf-8-sig"))  # strictly: half a character is no text
         if b"\\u" in raw:
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is JSON, but no text
     except RecursionError:
@@ -89,6 +89,8 @@ def is_label(value: Any) -> bool:
 
 
 is_text, is_flag, is_object = is_kind(str), is_kind(bool), is_kind(dict)
+are_fills = or_none(with_members(how=is_text, values=object_of(is_number), indicators=object_of(is_count)))
+"""Returns whether a value from JSON says how gaps were filled, as a record of `gaps.Fills` does, or is null."""
 
 
 def check_members(record: Any, must: Mapping[str, Check], may: Mapping[str, Check]) -> dict[str, Any]:

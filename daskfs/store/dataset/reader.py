@@ -30,7 +30,7 @@ from daskfs.store.dataset.codec import (
     strip_crc,
 )
 from daskfs.store.dataset.layout import ArraySpec, Attributes
-from daskfs.store.places.files import TooLarge, open_regular
+from daskfs.store.places.local import TooLarge, open_regular
 from daskfs.store.places.location import Location
 
 _MOST_TEXT = 1 << 30  # bytes of a chunk of names

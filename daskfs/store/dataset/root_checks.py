@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from daskfs.store.dataset.json_checks import (
+    are_fills,
     check_members,
     is_count,
     is_flag,
@@ -16,7 +17,6 @@ from daskfs.store.dataset.json_checks import (
     is_text,
     list_of,
     may_have,
-    object_of,
     or_none,
     with_members,
 )
@@ -76,7 +76,7 @@ _MUST = {
 _MAY = {
     "mixed": or_none(is_flag),
     "made": is_object,
-    "missing": or_none(with_members(how=is_text, values=object_of(is_number), indicators=object_of(is_count))),
+    "missing": are_fills,
     "columns": or_none(list_of(lambda row: _COLUMN(row) and _OF_COLUMN(row))),
 }
 

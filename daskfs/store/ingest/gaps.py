@@ -66,7 +66,7 @@ class Fills:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Fills | None:
-        """Return the fills of a record, or None for no record, as in datasets of older versions."""
+        """Return the fills of a record, or None for no record."""
         return None if record is None else cls(record["how"], dict(record["values"]), dict(record["indicators"]))
 
     def value(self, name: str) -> float | None:

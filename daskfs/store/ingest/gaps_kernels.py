@@ -64,25 +64,8 @@ def count_digit(values, shift, prefix, counts):
             counts[digits & np.uint64((1 << DIGIT_BITS) - 1)] += 1
 
 
-@kernel
-def count_gaps(X, gaps):
-    """Add the number of NaN in each column of X to `gaps`; return the row of the first infinite cell, or -1."""
-    infinite = -1
-    for row in range(X.shape[0]):
-        for column in range(X.shape[1]):
-            if not np.isfinite(X[row, column]):
-                if np.isnan(X[row, column]):
-                    gaps[column] += 1
-                elif infinite < 0:
-                    infinite = row
-    return infinite
-
-
 @warms
 def _warm() -> None:
     values = np.ones(1)
     add_exactly(values, np.zeros(LIMBS, np.int64))
     count_digit(values, 48, 0, np.zeros(1 << DIGIT_BITS, np.int64))
-    for dtype in (np.float32, np.float64):
-        for order in ("C", "F"):
-            count_gaps(np.ones((2, 2), dtype, order=order), np.zeros(2, np.int64))

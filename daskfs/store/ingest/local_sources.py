@@ -9,7 +9,7 @@ from typing import Any
 
 from daskfs.errors import SourceError
 from daskfs.store.ingest.object_sources import is_hidden
-from daskfs.store.places.files import special_kind
+from daskfs.store.places.local import special_kind
 
 
 def is_local(url: str) -> bool:

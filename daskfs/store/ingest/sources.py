@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError, SourceError, StorageError, hide_secrets, public_url
 from daskfs.store.ingest.local_sources import is_local, local_file, local_files
 from daskfs.store.ingest.object_sources import ObjectFile, find_objects, in_object_store, is_hidden
-from daskfs.store.places.files import open_regular
+from daskfs.store.places.local import open_regular
 from daskfs.store.places.location import Location
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import mark_answered

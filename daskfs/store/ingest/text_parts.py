@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.errors import BadLineError
+from daskfs.jit import read_only
 from daskfs.protocol import SparseBlock
-from daskfs.store.dataset.blocks import read_only
 from daskfs.store.dataset.names_kernels import NameSet
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.formats.label_kernels import ENTRIES as ENTRIES_SEEN

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import fsspec
 
 from daskfs.errors import StorageError, redact
-from daskfs.store.places.files import TooLarge
+from daskfs.store.places.local import TooLarge
 from daskfs.store.places.retries import TransientError, with_retries
 
 T = TypeVar("T")

@@ -81,7 +81,10 @@ class Location:
         return bytes(self.folder.fetch(key, start, stop, most))
 
     def fetch(self, key: str, most: int | None = None) -> NDArray[np.uint8]:
-        """Return the bytes of a key as an array that is not a copy and must not be written to; `most` as in `read`."""
+        """Return the bytes of a key as an array that is not a copy and must not be written to.
+
+        Raise `TooLarge`, an OSError, before a byte is read if the key has more than `most` bytes.
+        """
         return np.frombuffer(self.folder.fetch(key, None, None, most), np.uint8)
 
     def size(self, key: str) -> int:

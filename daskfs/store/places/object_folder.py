@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError,
 from daskfs.errors import StorageError, public_url
 from daskfs.store.places import lease
 from daskfs.store.places.connections import object_store, split_url
-from daskfs.store.places.files import check_size
+from daskfs.store.places.local import check_size
 from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import TransientError, with_retries
 

@@ -91,6 +91,23 @@ def draw_rows(seed: int, n_rows: int, count: int) -> tuple[KeyRange, KeyRange]:
     return KeyRange(seed, 0, cut, count), KeyRange(seed, cut + 1, LARGEST_KEY, n_rows - count)
 
 
+class HeldBack(NamedTuple):
+    """A random part of the rows: the `share` that is held back for a test, or the rest; the same rows as of `split`."""
+
+    share: float
+    seed: int
+    is_test: bool
+
+    def drawn(self, n_rows: int) -> KeyRange:
+        """Return the rows of this part of `n_rows` rows, as a range of random sort keys."""
+        count = min(max(round(self.share * n_rows), 1), n_rows - 1)
+        return draw_rows(self.seed, n_rows, count)[0 if self.is_test else 1]
+
+    def rows(self, n_rows: int) -> NDArray[np.intp]:
+        """Return the numbers of the rows of this part."""
+        return np.flatnonzero(self.drawn(n_rows).mask(0, n_rows))
+
+
 def _nth_smallest_key(seed: int, n_rows: int, count: int) -> int:
     """Return the `count`-th smallest random sort key, without holding all sort keys in memory."""
     shift = np.uint64(64 - _TOP_BITS)

@@ -13,8 +13,8 @@ from store.formats.svmlight_lines import BAD_IDS, IDS, parsed
 from store.formats.vw_lines import BAD_NUMBERS, GOOD_NUMBERS
 
 from daskfs.jit import kernel
-from daskfs.store.ingest.formats import numbers_kernels, svmlight_fast_kernels
-from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, new_positions
+from daskfs.store.ingest.formats import numbers_kernels, svmlight_kernels
+from daskfs.store.ingest.formats.structure_kernels import FINE, NOT_UNDERSTOOD, find_structure, new_positions
 from daskfs.store.ingest.formats.svmlight import Svmlight
 from daskfs.store.ingest.rows_kernels import new_row_arrays
 
@@ -98,8 +98,8 @@ def test_cuts_between_windows_and_between_pieces_of_a_window_do_not_matter() -> 
 
 @kernel
 def state_of(text, out, positions):
-    svmlight_fast_kernels.find_svmlight_structure(text, 0, positions)
-    entries, _, state = svmlight_fast_kernels.read_structured_features(text, 0, out, positions)
+    find_structure(text, 0, positions, numbers_kernels.COLON, numbers_kernels.HASH)
+    entries, _, state = svmlight_kernels.read_structured_features(text, 0, out, positions)
     return state, entries
 
 

@@ -306,7 +306,7 @@ class TableOptions(Format):
         return {name: date_format for name, date_format in formats.items() if date_format is not None}
 
     def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
-        """Return whether labels are numbers or strings, or raise OptionError if one of several is no number."""
+        """Return the kind of the labels. Raise OptionError for several columns of labels that are not all numeric."""
         texts = [name for name in self.label_columns if kinds[name] not in (NUMERIC, BOOLEAN)]
         if self.targets is not None and (texts or self.labels == "strings"):
             why = f"{some_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
@@ -316,7 +316,7 @@ class TableOptions(Format):
     def like(self, dataset: Dataset) -> Self:
         columns = dataset.attributes.get("columns")
         if columns is None:
-            raise OptionError(f"like: {dataset.url} was not ingested from a table, or by an older daskfs")
+            raise OptionError(f"like: {dataset.url} was not ingested from a table")
         kinds = {row["column"]: row["kind"] for row in columns}
 
         def of(*wanted: str) -> tuple[str, ...]:

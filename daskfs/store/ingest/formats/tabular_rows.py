@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.jit import read_only
 from daskfs.store.dataset.hashing_kernels import id_of_name
 from daskfs.store.ingest.formats import tabular_kernels as kernels
 from daskfs.store.ingest.formats.tabular import (
@@ -274,12 +275,6 @@ def _texts(column: pa.Array, name: str) -> pa.StringArray:
 def _text_buffers(texts: pa.StringArray) -> kernels.Texts:
     _, offsets, data = texts.buffers()
     return kernels.Texts(
-        _read_only(np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]),
-        _read_only(np.frombuffer(data, np.uint8)),
+        read_only(np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]),
+        read_only(np.frombuffer(data, np.uint8)),
     )
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """Make an array read-only, because kernels are compiled for read-only arrays, and return the array."""
-    array.flags.writeable = False
-    return array
