@@ -26,7 +26,7 @@ from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import select as select_from_dataset
-from daskfs.errors import OptionError, check_whole, nearest, public_url
+from daskfs.errors import OptionError, check_whole, nearest, public_url, some_names
 from daskfs.job.choice import choose_algorithm
 from daskfs.job.request import must_transpose
 from daskfs.protocol import Algorithm, Axis, Kind
@@ -39,7 +39,7 @@ from daskfs.store.in_place import Gap, InPlace
 from daskfs.store.ingest.arrays import check_finite, encode_target
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.dates import in_words
-from daskfs.store.ingest.formats.tabular import arrow
+from daskfs.store.ingest.formats.tabular import IDENTIFIER, arrow
 from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
 from daskfs.store.ingest.recognise import Recognised, recognise
 from daskfs.store.ingest.sources import find_sources
@@ -310,7 +310,14 @@ class _Opener:
         dataset = ingest(
             sources, place, recognised.format, layout=axis, client=self._client, source_options=self._storage, **options
         )
-        for row in dataset.attributes.get("columns") or ():
+        columns = dataset.attributes.get("columns") or ()
+        if unused := [row["column"] for row in columns if row["kind"] == IDENTIFIER]:
+            warnings.warn(
+                f"left out, as identifiers of rows: {some_names(unused)}; drop them from the data, or ingest the data "
+                "with include=[...] to select from them",
+                stacklevel=5,
+            )
+        for row in columns:
             if "unsure" in row:
                 warnings.warn(
                     f"column {row['column']!r:.80} is read as {in_words(row['format'])}, since no day is above 12 in "

@@ -71,6 +71,12 @@ def test_what_is_refused(name, case):
         daskfs.select(data, ALGORITHMS[name], y=y)
 
 
+def test_a_table_with_categories_is_refused_by_random_features_in_words():
+    """The ids of its features are hashes, which are no number of columns."""
+    with pytest.raises(OptionError, match=r"^8 features have ids up to [\d,]+, as categories and words have"):
+        daskfs.select(FRAME.assign(colour=["red", "blue"] * 60, y=Y), ALGORITHMS["random features"], y="y")
+
+
 @pytest.mark.parametrize("kind", ["numbers of text", "few of many", "several categories"])
 def test_texts_that_are_categories_although_some_are_numbers(kind):
     texts = {
