@@ -30,6 +30,7 @@ RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 
 _MOST_NUMBERED_CLASSES = 32
 _ROWS_PER_CLASS = 3
+_FEW_CLASSES = 20
 _ROUNDING = 1e-12  # a target is constant if its deviation is a smaller share of its mean
 
 CODE: dict[str, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2, "softmax": 3}
@@ -72,6 +73,7 @@ def check_target(loss: RowLoss, meta: Meta, several: bool = False) -> None:
         raise OptionError(
             f"all {meta.n_samples:,} samples have the label {classes[0]!r}: there is nothing to tell apart"
         )
+    check_classes(meta)
     if classes is None and loss != "squared":
         target = "the target is a real number" if meta.targets is None else "several targets are real numbers"
         raise OptionError(f"loss={loss!r} takes classes, {target}: use loss='squared'")
@@ -79,6 +81,16 @@ def check_target(loss: RowLoss, meta: Meta, several: bool = False) -> None:
         shown = ", ".join(map(str, (classes or ())[:5])) + (", …" if len(classes or ()) > 5 else "")
         takes = "numbers or two classes" if loss == "squared" else "two classes"
         raise OptionError(f"loss={loss!r} takes {takes}, the target has {len(classes or ())} classes ({shown})")
+
+
+def check_classes(meta: Meta) -> None:
+    """Raise OptionError if labels that are texts hardly come twice, as those of a column of identifiers."""
+    classes = meta.classes or ()
+    if classes and isinstance(classes[0], str) and len(classes) > max(_FEW_CLASSES, meta.n_samples // 2):
+        raise OptionError(
+            f"{len(classes):,} different labels, such as {classes[0]!r:.40}, are too many for {meta.n_samples:,} rows: "
+            "is this the target?"
+        )
 
 
 def several_labels(loss: str, meta: Meta) -> Floats:

@@ -287,7 +287,7 @@ def _with_costs(result: Result, costs: list[PassCost]) -> Result:
 
 
 def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[str]:
-    """Yield remarks on fewer features than requested, and on whole numbers that ``loss="auto"`` took as numbers."""
+    """Yield remarks on fewer features than requested, features without weight, and whole numbers taken as numbers."""
     count, wanted = len(result.features) - result.n_kept, params.n_select or 0
     why = "the data have no more"
     if result.expansion is not None:  # there is no end of random features, but some rows are held back for the choice
@@ -295,6 +295,8 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
         why = "so few rows carry no more" if is_most else "with more rounds there will be more"
     if count < wanted and (result.error_control is None or count == result.error_control.n_searched):
         yield f"{count:,} features of the {wanted:,} asked for: {why}"
+    if len(result.features) and not result.weights.any() and getattr(params, "fits_model", True):
+        yield "no feature has a weight, so that any others would do as well: columns or target may be constant"
     if result.classes is None and getattr(params, "balanced", False):
         yield "balanced has no effect: the target is a number"
     n_values = len(dataset.classes or ())

@@ -26,7 +26,7 @@ from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import select as select_from_dataset
-from daskfs.errors import OptionError, check_whole, nearest, public_url
+from daskfs.errors import OptionError, check_whole, nearest, public_url, some_names
 from daskfs.job.choice import choose_algorithm
 from daskfs.job.request import must_transpose
 from daskfs.protocol import Algorithm, Axis, Kind
@@ -36,10 +36,10 @@ from daskfs.store.dataset.dataset import Dataset, is_dataset, open_dataset
 from daskfs.store.dataset.label_order import RowOrder
 from daskfs.store.in_memory import InMemory
 from daskfs.store.in_place import Gap, InPlace
-from daskfs.store.ingest.arrays import encode_target
+from daskfs.store.ingest.arrays import check_finite, encode_target
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.dates import in_words
-from daskfs.store.ingest.formats.tabular import arrow
+from daskfs.store.ingest.formats.tabular import IDENTIFIER, arrow
 from daskfs.store.ingest.gaps import Missing, complete_rows, fill_matrix
 from daskfs.store.ingest.recognise import Recognised, recognise
 from daskfs.store.ingest.sources import find_sources
@@ -247,6 +247,7 @@ class _Opener:
             raise OptionError(f"y={y!r}: no such column{nearest(y, names)}")
         if not hasattr(frame, "iloc"):
             return partial(self._ingest_frame, frame, y)
+        _check_same_order(frame, y)
         features = frame.drop(columns=[y]) if isinstance(y, str) else frame
         kinds = {getattr(kind, "kind", "O") for kind in features.dtypes}
         if kinds <= set("bf") or (kinds <= set("biuf") and len(names) > MOST_TABLE_COLUMNS):
@@ -270,7 +271,12 @@ class _Opener:
     def _ingest_frame(self, frame: Any, y: Any, algorithm: Algorithm | int) -> Dataset:
         """Ingest a table in memory by way of a Parquet file, as files with the same columns would be."""
         pa, parquet = arrow(), arrow("pyarrow.parquet")
-        table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else _plain(pa.table(frame))
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            reason, *where = map(str, error.args)  # "Conversion failed for column …" comes last
+            raise OptionError(f"data: {'; '.join([*where, reason])}: give every column one type") from error
+        table = _plain(table)
         label = y if isinstance(y, str) else "y"
         if not isinstance(y, str):
             if y is None:
@@ -304,7 +310,14 @@ class _Opener:
         dataset = ingest(
             sources, place, recognised.format, layout=axis, client=self._client, source_options=self._storage, **options
         )
-        for row in dataset.attributes.get("columns") or ():
+        columns = dataset.attributes.get("columns") or ()
+        if unused := [row["column"] for row in columns if row["kind"] == IDENTIFIER]:
+            warnings.warn(
+                f"left out, as identifiers of rows: {some_names(unused)}; drop them from the data, or ingest the data "
+                "with include=[...] to select from them",
+                stacklevel=5,
+            )
+        for row in columns:
             if "unsure" in row:
                 warnings.warn(
                     f"column {row['column']!r:.80} is read as {in_words(row['format'])}, since no day is above 12 in "
@@ -326,9 +339,7 @@ class _Opener:
         if self._missing == "drop" and not (complete := complete_rows(X)).all():
             X, target = X[complete], target[complete]
         X, names, fills = fill_matrix(X, self._missing, matrix.names)
-        for part in np.array_split(X.data if scipy.sparse.issparse(X) else X, max(1, X.shape[0] // 65536)):
-            if not np.isfinite(part).all():
-                raise OptionError("data: some values are missing or not finite; missing='mean' fills gaps")
+        check_finite(X, names)
         return InMemory(X, *encode_target(target, matrix.target_names), axis, names, fills=fills)
 
     def copy(self, matrix: Matrix, axis: Axis, reason: str) -> Dataset:
@@ -377,6 +388,14 @@ def _from_data_array(data: Any, y: Any) -> Matrix:
     columns = data.coords.get(data.dims[-1])
     names = None if columns is None or columns.dtype.kind not in "OUST" else [str(name) for name in columns.values]
     return matrix_of(data.data, y, names)
+
+
+def _check_same_order(frame: Any, y: Any) -> None:
+    """Raise OptionError if a target has the rows of a pandas DataFrame in another order than the DataFrame."""
+    if not hasattr(y, "reindex") or y.index.equals(frame.index) or len(y) != len(frame):
+        return
+    if frame.index.is_unique and y.index.is_unique and not len(frame.index.difference(y.index)):
+        raise OptionError("y: has the rows in another order than the data, by its index: pass y.reindex(data.index)")
 
 
 def _plain(table: Any) -> Any:

@@ -175,7 +175,7 @@ def columns_table(facts: Mapping[str, Any]) -> Table | None:
 
 
 def decision_lines(dataset: Dataset) -> list[str]:
-    """Return lines on what an ingest decided: kinds of columns, columns that were left out, gaps, and order of rows."""
+    """Return lines on what an ingest decided: columns, what was left out, gaps, and order of rows."""
     columns = dataset.attributes.get("columns") or []
     lines = []
     if columns:
@@ -191,6 +191,8 @@ def decision_lines(dataset: Dataset) -> list[str]:
     if gaps := [row for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
         how = str((dataset.attributes.get("missing") or {}).get("how"))
         lines.append(f"gaps: {_gap_decision(gaps, how)} (--missing; daskfs info {public_url(dataset.url)})")
+    if n_bad := (dataset.attributes.get("made") or {}).get("bad_lines"):
+        lines.append(f"bad lines: {n_bad:,} were left out (--set ingest.on_bad_line=error shows the first)")
     if (remark := order_remark(dataset)) is not None:
         lines.append(f"order: {remark}")
     return lines

@@ -138,6 +138,8 @@ class Matrix:
     def __post_init__(self) -> None:
         if len(self.cells.shape) != 2:
             raise OptionError(f"the data have shape {tuple(self.cells.shape)}: give rows and columns")
+        if not min(self.cells.shape):
+            raise OptionError(f"the data have shape {tuple(self.cells.shape)}: there is nothing to select from")
         if self.cells.shape[0] != len(self.target):
             raise OptionError(f"{self.cells.shape[0]:,} rows, and {len(self.target):,} labels in y")
 

@@ -41,6 +41,12 @@ _MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(
 def count_inputs(meta: Meta) -> int:
     """Return the number of columns; raise OptionError if there are too many."""
     d = meta.n_features if meta.kind == "dense" else meta.max_id + 1
+    if meta.n_features <= MAX_INPUTS and d > 1 << 32:  # hashes of names, and not numbers of columns
+        raise OptionError(
+            f"{meta.n_features:,} features have ids up to {d - 1:,}, as categories and words have, and random features "
+            f"take ids below {MAX_INPUTS:,}: leave columns of categories out, or write them as numbers, or choose "
+            "daskfs.OnlineSubstitution or daskfs.Mission"
+        )
     if d > MAX_INPUTS:
         raise OptionError(
             f"{d:,} columns: random features look at all of them, and take {MAX_INPUTS:,} at most; "

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from daskfs.algorithms.losses import has_classes
+from daskfs.algorithms.losses import check_classes, has_classes
 from daskfs.algorithms.univariate.columns import ColumnScoring
 from daskfs.algorithms.univariate.moments import Score
 from daskfs.algorithms.univariate.rows import RowScoring
@@ -90,6 +90,8 @@ class Univariate(Algorithm):
             )
         score = self._score_for(meta)
         by_class = score in ("f_classif", "chi2") or (score == "variance" and self.fits_model and has_classes(meta))
+        if by_class:
+            check_classes(meta)
         if by_class and len(meta.classes or ()) == 1:
             raise OptionError(f"all {meta.n_samples:,} samples have the same label: there is nothing to tell apart")
         scoring = RowScoring if meta.kind == "dense" and "columns" not in meta.axes else ColumnScoring

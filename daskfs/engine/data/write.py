@@ -198,7 +198,7 @@ def _drop_rows(X: Any, y: Any, only_gaps: bool) -> tuple[Any, Any]:
     """Return X and y without the rows that have a NaN in X, or that have any value or label that is not finite."""
     if isinstance(X, DaskArray):
         (keep,) = _compute([(~isnan(X) if only_gaps else isfinite(X)).all(axis=1)], None)
-        if not only_gaps and y.dtype.kind == "f":
+        if not only_gaps:
             keep &= arrays.finite_labels(y)
     else:
         keep = complete_rows(X) if only_gaps else arrays.finite_rows(X, y)

@@ -21,7 +21,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.store.dataset.layout import MOST_CLASSES
+from daskfs.store.dataset.layout import can_be_classes
 
 RowOrder = Literal["auto", "as-is"]
 """Whether sorted rows are put in random order, or left as they come."""
@@ -63,7 +63,6 @@ class LabelOrder:
         if y.ndim > 1:
             return cls()
         labels, counts = np.unique(y, return_counts=True)
-        are_classes = len(labels) <= MOST_CLASSES and np.array_equal(labels, np.round(labels))
         with np.errstate(over="ignore", invalid="ignore"):  # then the autocorrelation is NaN
             steps, mean = np.diff(y), float(y.mean())
             squares, spread = float(steps @ steps), float(((y - mean) ** 2).sum())
@@ -75,7 +74,7 @@ class LabelOrder:
             squares=squares,
             mean=mean,
             spread=spread,
-            counts=dict(zip(labels.tolist(), counts.tolist(), strict=True)) if are_classes else None,
+            counts=dict(zip(labels.tolist(), counts.tolist(), strict=True)) if can_be_classes(labels) else None,
         )
 
     def followed_by(self, later: LabelOrder) -> LabelOrder:
@@ -180,4 +179,4 @@ def _add(counts: dict[float, int] | None, more: dict[float, int] | None) -> dict
     if counts is None or more is None:
         return None
     total = {label: counts.get(label, 0) + more.get(label, 0) for label in {*counts, *more}}
-    return total if len(total) <= MOST_CLASSES else None
+    return total if can_be_classes(list(total)) else None

@@ -251,8 +251,8 @@ class Labels:
     """The meaning of the numbers in y, the array of labels.
 
     Numeric labels are stored unchanged, so that {0, 1}, {-1, 1} and real targets look in the dataset as in the source.
-    Up to 1,000 distinct whole numbers are also listed as classes. A string label is stored as its position among the
-    sorted distinct strings.
+    Up to 1,000 distinct whole numbers are also listed as classes, and so is a number that all rows have. A string label
+    is stored as its position among the sorted distinct strings.
     """
 
     strings: bool
@@ -274,12 +274,15 @@ def check_targets(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def can_be_classes(distinct: Sequence[float] | NDArray[np.float64]) -> bool:
+    """Return whether distinct numeric labels can be classes: whole numbers, or one number that all rows have."""
+    return len(distinct) <= 1 or (len(distinct) <= MOST_CLASSES and np.array_equal(distinct, np.round(distinct)))
+
+
 def distinct_numbers(y: NDArray[np.float64]) -> list[float] | None:
     """Return the distinct labels of some rows, or None if the labels cannot be classes."""
     distinct = np.unique(y)
-    if len(distinct) > MOST_CLASSES or not np.array_equal(distinct, np.round(distinct)):
-        return None
-    return [float(value) for value in distinct]
+    return [float(value) for value in distinct] if can_be_classes(distinct) else None
 
 
 def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
@@ -289,7 +292,7 @@ def merge_number_labels(seen: Iterable[Sequence[float] | None]) -> Labels:
         if part is None:
             return Labels(False, None)
         union.update(part)
-    return Labels(False, tuple(sorted(union)) if len(union) <= MOST_CLASSES else None)
+    return Labels(False, tuple(sorted(union)) if can_be_classes(sorted(union)) else None)
 
 
 def merge_string_labels(seen: Iterable[Sequence[str]]) -> Labels:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from daskfs.errors import DatasetError, OptionError
@@ -32,6 +33,8 @@ from daskfs.store.ingest.staging import BlockShape, SparsePieceWriter
 from daskfs.store.places.location import Location
 
 BLOCK_ENTRIES = 1 << 19
+_ROWS_AT_ONCE = 1 << 16
+_LEAVE_OUT = " (on_bad_row='drop' of write_dataset leaves the row out)"
 
 
 def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -45,12 +48,16 @@ def stored_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def encode_target(target: NDArray[Any], names: Sequence[Any] | None = None) -> tuple[NDArray[np.float64], Labels]:
     """Return the labels y as float64 numbers (class numbers if y holds strings), and the `Labels` that decode them.
 
-    Several targets (rows, targets) are numbers, with `names` that are y0, y1, … by default.
+    Several targets (rows, targets) are numbers, with `names` that are y0, y1, … by default; one column is one target.
     """
+    if target.ndim == 2 and target.shape[1] == 1:
+        target = target[:, 0]
     if target.ndim == 2:
         return _encode_targets(target, names)
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")
+    if target.dtype.kind == "O":
+        target = _of_one_type(target)
     if target.dtype.kind in "UT" or (target.dtype.kind == "O" and all(isinstance(label, str) for label in target)):
         labels = merge_string_labels([[str(label) for label in target]])
         codes = np.searchsorted(np.array(labels.classes, object), target.astype(object))
@@ -59,9 +66,19 @@ def encode_target(target: NDArray[Any], names: Sequence[Any] | None = None) -> t
         raise TypeError(f"y of dtype {target.dtype}: labels are numbers or strings")
     numbers = target.astype(np.float64)
     if (bad := first_not_finite(numbers)) >= 0:
-        raise DatasetError(f"y[{bad}] is {numbers[bad]}: labels must be finite (on_bad_row='drop' leaves the row out)")
+        raise DatasetError(f"y[{bad}] is {numbers[bad]}: labels must be finite{_LEAVE_OUT}")
     distinct = distinct_numbers(numbers)
     return numbers, Labels(False, None if distinct is None else tuple(distinct))
+
+
+def _of_one_type(target: NDArray[Any]) -> NDArray[Any]:
+    """Return labels that are objects as numbers if all of them are. Raise DatasetError if one is missing."""
+    if all(isinstance(label, str) for label in target):
+        return target
+    if len(missing := np.flatnonzero(~finite_labels(target))):
+        raise DatasetError(f"y[{missing[0]}] is {target[missing[0]]}: every row needs a label{_LEAVE_OUT}")
+    are_numbers = all(isinstance(label, int | float | np.number | np.bool_) for label in target)
+    return target.astype(np.float64) if are_numbers else target
 
 
 def _encode_targets(target: NDArray[Any], names: Sequence[Any] | None) -> tuple[NDArray[np.float64], Labels]:
@@ -76,8 +93,27 @@ def _encode_targets(target: NDArray[Any], names: Sequence[Any] | None) -> tuple[
     if (bad := first_not_finite(numbers.reshape(-1))) >= 0:
         row, column = divmod(int(bad), count)
         where = f"y[{row}, {column}] ({columns[column]}) is {numbers[row, column]}"
-        raise DatasetError(f"{where}: targets must be finite (on_bad_row='drop' leaves the row out)")
+        raise DatasetError(f"{where}: targets must be finite{_LEAVE_OUT}")
     return numbers, Labels(False, None, columns)
+
+
+def check_finite(X: Any, names: Sequence[Any] | None) -> None:
+    """Raise DatasetError, with row and column, if a numpy or scipy.sparse matrix has a value that is not finite."""
+    values = X.data if scipy.sparse.issparse(X) else X
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        finite = np.isfinite(values[start : start + _ROWS_AT_ONCE])
+        if finite.all():
+            continue
+        if scipy.sparse.issparse(X):
+            entries = X.tocoo()
+            row, column = (int(at[~np.isfinite(entries.data)][0]) for at in entries.coords)
+        else:
+            row, column = (int(at[0]) for at in np.nonzero(~finite))
+            row += start
+        name = f"x{column}" if names is None else names[column]
+        value = float(X[row, column])
+        remedy = "; missing='mean' fills gaps" if math.isnan(value) else ""
+        raise DatasetError(f"row {row}: feature {str(name)!r:.80} is {value}: values must be finite{remedy}")
 
 
 def check_cells(
@@ -223,10 +259,14 @@ def finite_rows(X: Any, target: NDArray[Any]) -> NDArray[np.bool_]:
 
 def finite_labels(target: NDArray[Any]) -> NDArray[np.bool_]:
     """Return a mask of the rows whose label, or all of whose targets, are finite."""
-    if target.dtype.kind != "f":
-        return np.ones(len(target), bool)
-    finite: NDArray[np.bool_] = np.isfinite(target).reshape(len(target), -1).all(axis=1)
-    return finite
+    if target.dtype.kind == "O":  # None, NaN, and pandas.NA and NaT, which differ from themselves or are not comparable
+        are_known = [label is not None and type(label).__name__ != "NAType" and label == label for label in target.flat]
+        finite = np.array(are_known, np.bool_)
+    elif target.dtype.kind == "f":
+        finite = np.isfinite(target)
+    else:
+        finite = np.ones(target.shape, np.bool_)
+    return np.asarray(finite.reshape(len(target), -1).all(axis=1))
 
 
 def check_shapes(shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:

@@ -43,6 +43,8 @@ DATE_PARTS = {
 _DAY = 86_400  # seconds
 _NO_FEATURE = {LABEL: "the label", IDENTIFIER: "left out as an identifier", IGNORED: "left out"}
 _EPOCH = datetime.fromtimestamp(0, UTC).date()
+_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+_NUMERIC_SHARE, _MANY_NUMBERS = 0.9, 20  # of texts and of distinct texts, from which a column seems to hold numbers
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
 
 
@@ -250,10 +252,10 @@ class TableOptions(Format):
                 kinds[name] = _kind_of_texts(sample[name])
                 if kinds[name] == CATEGORICAL:
                     _refuse_decimal_commas(sample[name], name, f"--categorical or --ignore {name}")
+                    _refuse_stray_texts(sample[name], name)
             _check_castable(sample[name], name, kinds[name])
         for name in self.label_columns if self.labels == "auto" else ():
-            if kinds[name] == CATEGORICAL:
-                _refuse_decimal_commas(sample[name], name, "--labels strings")
+            _check_label(sample[name], name, kinds[name])
         kept = {*declared, *self.include}
         identifiers = [
             name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
@@ -495,6 +497,31 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
             f"column {name} holds numbers with decimal commas, such as {example!r:.40}: write them with points, "
             f"or pass {otherwise}"
         )
+
+
+def _refuse_stray_texts(column: pa.Array, name: str) -> None:
+    """Raise OptionError if nearly all texts of a column are numbers, of which there are too many to be categories."""
+    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
+    if not len(texts):
+        return
+    are_numbers = compute.match_substring_regex(texts, _NUMBER)
+    numbers = texts.filter(are_numbers)
+    if len(numbers) < _NUMERIC_SHARE * len(texts) or len(numbers.unique()) < _MANY_NUMBERS:
+        return
+    stray = texts.filter(compute.invert(are_numbers))[0].as_py()
+    raise OptionError(
+        f"column {name} holds numbers but for {len(texts) - len(numbers):,} of the first {len(texts):,} values, such "
+        f"as {stray!r:.40}: leave these cells empty, or pass --categorical or --ignore {name}"
+    )
+
+
+def _check_label(column: pa.Array, name: str, kind: str) -> None:
+    """Raise OptionError if the labels of a column of some kind are numbers in another form, or dates."""
+    if kind == CATEGORICAL:
+        _refuse_decimal_commas(column, name, "--labels strings")
+    if kind in (DATE, TIME) or _find_date_format(column, "") is not None:
+        numbers = "make them numbers, such as days"
+        raise OptionError(f"--label {name}: holds dates or times: {numbers}, or pass --labels strings")
 
 
 def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
+_NO_LABEL = (
+    "the label is missing; ingest --on-bad-line skip, or select --set ingest.on_bad_line=skip, leaves the line out"
+)
+
 
 class BadTableRow(Exception):
     """Raised for a batch of table rows with a bad row, whose error text is reported once the bad row is alone."""
@@ -215,14 +219,14 @@ def _labels(batch: pa.RecordBatch, options: TableOptions) -> Any:
         return _label_numbers(batch, name)
     labels = _texts(batch[name], name).dictionary_encode()
     if "" in labels.dictionary.to_pylist():
-        raise BadTableRow(f"{name}: the label is missing")
+        raise BadTableRow(f"{name}: {_NO_LABEL}")
     return labels
 
 
 def _label_numbers(batch: pa.RecordBatch, name: str, kind: str = LABEL) -> NDArray[np.float64]:
     labels, missing = _numbers(batch[name], NumberColumn(name, name, kind), np.dtype(np.float64))
     if missing:
-        raise BadTableRow(f"{name}: the label is missing")
+        raise BadTableRow(f"{name}: {_NO_LABEL}")
     return labels
 
 
