@@ -112,6 +112,18 @@ def test_a_bad_value_in_the_middle_of_a_pass(method, bad):
         np.testing.assert_array_equal(getattr(before.memory, name), getattr(up_to.memory, name), err_msg=name)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_large_values_of_many_rows_are_learned(loss):
+    """Rows are hashed many at once. The sum of their squared values is beyond float32, but that of each row is not."""
+    rows, y = some_rows(2000, 100)
+    large = [{feature: value * 2.0**60 for feature, value in row.items()} for row in rows]
+    chosen = daskfs.Mission(10, loss=loss, width=2**8, refit=0)
+    classes, y = ((0.0, 1.0, 2.0), y + 1) if loss == "softmax" else ((-1.0, 1.0), y)
+    usual, given = (selected(chosen, some, y, classes) for some in (rows, large))
+    assert set(given.features.tolist()) == set(usual.features.tolist())
+    assert given.history[0]["objective"] == pytest.approx(usual.history[0]["objective"], rel=1e-3)
+
+
 def test_a_bad_value_is_named_with_its_dataset(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4)).astype(np.float32)

@@ -3,6 +3,9 @@
 `learn_active` is for one score a row, `learn_active_classes` for a score for every class. Both add up the losses of
 rows before the rows are learned, and return the number of rows before a value that is not finite.
 
+Several rows are hashed at once, so that the cells of a row are on their way into the processor's cache while the row
+before is learned.
+
 Random access to memory and arithmetic are in separate loops, so that the loops of arithmetic fill vector registers.
 numba makes 64 bits of the sum of two numbers of 32 bits, which would halve the speed: hence the many casts.
 """
@@ -34,36 +37,63 @@ from daskfs.algorithms.mission.row_kernels import (
     score_residual,
     weight_of,
 )
-from daskfs.algorithms.mission.sketch_kernels import AHEAD, prefetch_all, squared_norm
+from daskfs.algorithms.mission.sketch_kernels import prefetch_all, squared_norm
 from daskfs.algorithms.mission.table_kernels import find
 from daskfs.algorithms.mission.unit_kernels import bits_of_units
+from daskfs.basis.prefetch_kernels import prefetch
 from daskfs.jit import helper, summing, summing_helper
 
 _ZERO = np.float32(0)
 _NOT_SIGN = np.uint32(0x7FFFFFFF)
+_AT_ONCE = 4096  # entries whose features are hashed at once, if they are whole rows
+_AHEAD = 96  # entries by which cells are prefetched: about a row of words; 40 and 170 are slower by a few percent
+
+
+@helper
+def rows_within(indptr, first, room):
+    """Return the row after the rows from row `first` on that have at most `room` entries together, and at least one."""
+    stop = first + 1
+    while stop < len(indptr) - 1 and indptr[stop + 1] - indptr[first] <= room:
+        stop += 1
+    return stop
 
 
 @summing_helper
-def hash_row(ids, values, outside, units, unit_bits, first, size, hashes, v, slots):
-    """Write the short hashes of a row's features and their values outside the tables.
+def finite_rows(indptr, values, first, stop):
+    """Return the first of some rows whose sum of squared values is not finite, or `stop`."""
+    for r in range(first, stop):
+        own, square = values[indptr[r] : indptr[r + 1]], _ZERO
+        for q in range(len(own)):
+            square += own[q] * own[q]
+        if not is_finite(square):
+            return r
+    return stop
 
-    Return the sum of squared values, which is finite if all values are finite. The array `slots` is working memory.
+
+@summing_helper
+def hash_rows(rows, first, unit_bits, hashes, v, slots):
+    """Write the short hashes of features, and the values outside the tables, of as many rows as there is room for.
+
+    Return the row after these rows, which begin with row `first`. It is a row with a value that is not finite, if there
+    is one. The array `slots` is working memory.
     """
-    own, inner, square = ids[first : first + size], values[first : first + size], _ZERO
+    stop = rows_within(rows.indptr, first, len(hashes))
+    a, b, square = rows.indptr[first], rows.indptr[stop], _ZERO
+    own, inner, size = rows.ids[a:b], rows.values[a:b], b - a
     for q in range(size):
         hashes[q], v[q] = short_hash(own[q]), np.sign(inner[q])
         square += inner[q] * inner[q]
-    if len(outside):
-        outer = outside[first : first + size]
+    if len(rows.outside):
+        outer = rows.outside[a:b]
         for q in range(size):
             v[q] = outer[q]
-    elif len(units):
+    elif len(rows.units):
         for q in range(size):
-            slots[q] = units[cell_of(hashes[q], unit_bits)]
+            slots[q] = rows.units[cell_of(hashes[q], unit_bits)]
         for q in range(size):
             x = inner[q] * float_of(np.uint32(slots[q] >> np.uint64(32)))
             v[q] = x if np.uint32(slots[q]) == np.uint32(own[q]) and x != _ZERO else v[q]
-    return square
+    return stop if is_finite(square) else finite_rows(rows.indptr, rows.values, first, stop)
 
 
 @helper
@@ -78,23 +108,27 @@ def learn_active(rows, memory, rule):
     cells, pairs, keys, status = memory.cells, memory.cells.view(np.uint64), memory.keys[0], memory.status[0]
     weights, pace = memory.weights[0], memory.pace[0]
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
-    hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
-    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
+    some_hashes, some_v = np.empty(max(most, _AT_ONCE), np.uint32), np.empty(max(most, _AT_ONCE), np.float32)
+    of_units, unit_bits = np.empty(max(most, _AT_ONCE), np.uint64), bits_of_units(rows.units)
     w, total = np.empty(most, np.float32), np.empty(most, np.float32)
     w_bits, total_bits = w.view(np.uint32), total.view(np.uint32)
     maybe, slots = np.empty(most + 1, np.int32), np.empty(most, np.uint32)
     inner, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     single, rate, decay, b = np.empty(1, np.float32), rule.rate, np.float32(rule.decay), np.float32(rule.bias_value)
+    start = stop = np.int64(0)  # of the hashes: the first entry, and the row after the last
     for r in range(n):
+        if r == stop:
+            start, stop = rows.indptr[r], hash_rows(rows, r, unit_bits, some_hashes, some_v, of_units)
+            if r == stop:
+                return r
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
-        if not is_finite(
-            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
-        ):
-            return r
+        own, last = a - start, rows.indptr[stop] - start - 1
+        hashes, v = some_hashes[own : own + size], some_v[own : own + size]
         if weight == 0:
             continue
         n_maybe = n_in = np.int64(0)
         for q in range(size):
+            prefetch(pairs, cell_of(some_hashes[min(own + q + _AHEAD, last)], bits))
             pair = pairs[cell_of(hashes[q], bits)]
             w_bits[q], total_bits[q], maybe[n_maybe] = np.uint32(pair), np.uint32(pair >> np.uint64(32)), q
             n_maybe += np.int64(pair >> np.uint64(63))  # the mark
@@ -166,8 +200,8 @@ def learn_active_classes(rows, memory, rule):
     cells, keys, status, C = memory.cells, memory.keys, memory.status, len(memory.bias)
     n_tables = len(keys)
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits
-    hashes, v = np.empty(most, np.uint32), np.empty(most, np.float32)
-    of_units, unit_bits = np.empty(most, np.uint64), bits_of_units(rows.units)
+    some_hashes, some_v = np.empty(max(most, _AT_ONCE), np.uint32), np.empty(max(most, _AT_ONCE), np.float32)
+    of_units, unit_bits = np.empty(max(most, _AT_ONCE), np.uint64), bits_of_units(rows.units)
     bases, n_tables_of, some = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most + 1, np.int32)
     total, steps = np.empty(most, np.float32), np.empty(most, np.float32)
     # Entries inside a table: their number in the row, the table and the slot; the value, and the weight in the cell.
@@ -176,12 +210,15 @@ def learn_active_classes(rows, memory, rule):
     rate, decay, b = np.float32(rule.rate), np.float32(rule.decay), np.float32(rule.bias_value)
     if n_tables > 1:
         mark_tables(cells, keys, bits, C)
+    start = stop = np.int64(0)  # of the hashes: the first entry, and the row after the last
     for r in range(n):
+        if r == stop:
+            start, stop = rows.indptr[r], hash_rows(rows, r, unit_bits, some_hashes, some_v, of_units)
+            if r == stop:
+                return r
         a, size, weight = rows.indptr[r], rows.indptr[r + 1] - rows.indptr[r], weight_of(rows, r)
-        if not is_finite(
-            hash_row(rows.ids, rows.values, rows.outside, rows.units, unit_bits, a, size, hashes, v, of_units)
-        ):
-            return r
+        own, last = a - start, rows.indptr[stop] - start - 1
+        hashes, v = some_hashes[own : own + size], some_v[own : own + size]
         if weight == 0:
             continue
         for c in range(C):
@@ -190,7 +227,8 @@ def learn_active_classes(rows, memory, rule):
         for q in range(size):
             bases[q], n_tables_of[q] = np.int64(cell_of(hashes[q], bits)) * (C + 1), 0
         for q in range(size):
-            prefetch_all(cells, bases[min(q + AHEAD, size - 1)], C + 1)
+            ahead = np.int64(cell_of(some_hashes[min(own + q + _AHEAD, last)], bits)) * (C + 1)
+            prefetch_all(cells, ahead, C + 1)
             some[n_maybe] = q
             n_maybe += is_marked(cells[bases[q] + C])
         for u in range(n_maybe):
