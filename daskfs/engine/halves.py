@@ -36,7 +36,7 @@ _STREAM = 2**40  # added to seeds, so that halves do not follow from the split t
 
 
 @dataclass(slots=True)
-class HalvesState:
+class StatesOfHalves:
     """The states of all halves, and what is left to read for halves whose passes have ended."""
 
     members: list[State]
@@ -103,14 +103,14 @@ class FromHalves(Algorithm):
     def needs_mixed_rows(self, meta: Meta) -> bool:
         return self.algorithm.needs_mixed_rows(meta)
 
-    def start(self, meta: Meta, seed: int) -> HalvesState:
+    def start(self, meta: Meta, seed: int) -> StatesOfHalves:
         states = [
             member.start(self.meta_of(number, meta), self.seeds[number]) for number, member in enumerate(self.members)
         ]
         nothing = [np.empty(0, np.uint64) for _ in states]
-        return HalvesState(states, np.zeros(len(states), bool), nothing)
+        return StatesOfHalves(states, np.zeros(len(states), bool), nothing)
 
-    def update(self, state: HalvesState, block: Block) -> HalvesState:
+    def update(self, state: StatesOfHalves, block: Block) -> StatesOfHalves:
         for number, member in enumerate(self.members):
             part: Block | None = block
             if state.is_done[number]:
@@ -119,16 +119,16 @@ class FromHalves(Algorithm):
                 state.members[number] = member.update(state.members[number], part)
         return state
 
-    def merge(self, states: Sequence[HalvesState]) -> HalvesState:
+    def merge(self, states: Sequence[StatesOfHalves]) -> StatesOfHalves:
         members = [
             copy_state(states[0].members[number])
             if states[0].is_done[number]
             else member.merge([state.members[number] for state in states])
             for number, member in enumerate(self.members)
         ]
-        return HalvesState(members, states[0].is_done.copy(), copy_state(states[0].to_revisit))
+        return StatesOfHalves(members, states[0].is_done.copy(), copy_state(states[0].to_revisit))
 
-    def end_pass(self, state: HalvesState) -> tuple[HalvesState, bool]:
+    def end_pass(self, state: StatesOfHalves) -> tuple[StatesOfHalves, bool]:
         for number in np.flatnonzero(~state.is_done).tolist():
             state.members[number], go_on = self.members[number].end_pass(state.members[number])
             if not go_on:
@@ -136,17 +136,17 @@ class FromHalves(Algorithm):
                 state.to_revisit[number] = self.members[number].revisit(state.members[number])
         return state, not state.is_done.all()
 
-    def visit_first(self, state: HalvesState) -> NDArray[np.uint64]:
+    def visit_first(self, state: StatesOfHalves) -> NDArray[np.uint64]:
         """Return what the first half asks for, which are columns that depend on the parameters and not on rows."""
         return self.members[0].visit_first(state.members[0])
 
-    def revisit(self, state: HalvesState) -> NDArray[np.uint64]:
+    def revisit(self, state: StatesOfHalves) -> NDArray[np.uint64]:
         return np.unique(np.concatenate(state.to_revisit))
 
-    def result(self, state: HalvesState) -> Result:
+    def result(self, state: StatesOfHalves) -> Result:
         return self.results(state)[0]
 
-    def results(self, state: HalvesState) -> list[Result]:
+    def results(self, state: StatesOfHalves) -> list[Result]:
         """Return the result of every half."""
         return [member.result(own) for member, own in zip(self.members, state.members, strict=True)]
 
@@ -154,7 +154,7 @@ class FromHalves(Algorithm):
         of_halves = sum(member.nbytes(self.meta_of(number, meta)) for number, member in enumerate(self.members))
         return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes)
 
-    def preview(self, state: HalvesState, limit: int) -> Preview | None:
+    def preview(self, state: StatesOfHalves, limit: int) -> Preview | None:
         return self.members[0].preview(state.members[0], limit)
 
     def meta_of(self, number: int, meta: Meta) -> Meta:
@@ -191,8 +191,8 @@ class FromHalves(Algorithm):
         return part
 
 
-def kind_to_restore(state: HalvesState) -> type:
-    """Return a type with the fields of `HalvesState`, whose hints say of which type the states of halves are."""
+def kind_to_restore(state: StatesOfHalves) -> type:
+    """Return a type with the fields of `StatesOfHalves`, whose hints say of which type the states of halves are."""
     of_members: Any = type(state.members[0])
     hints = [
         ("members", list[of_members]),

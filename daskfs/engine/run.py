@@ -19,7 +19,7 @@ from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, wa
 from daskfs.engine.data.mix import mixed_rows, order_of_shuffle
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
-from daskfs.engine.halves import FromHalves, HalvesState, kind_to_restore
+from daskfs.engine.halves import FromHalves, StatesOfHalves, kind_to_restore
 from daskfs.engine.memory import MemoryPlan, available_memory
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import most_shards, one_blas_thread
@@ -211,11 +211,11 @@ def _select(
 
 def _last(saved: Checkpoint, state: State) -> Snapshot | None:
     """Return the last snapshot of a run that starts from a state, or None if there is no checkpoint."""
-    if not isinstance(state, HalvesState):
+    if not isinstance(state, StatesOfHalves):
         return saved.read(type(state))
     last = saved.read(kind_to_restore(state))
     if last is not None:
-        last.state = HalvesState(last.state.members, last.state.is_done, last.state.to_revisit)
+        last.state = StatesOfHalves(last.state.members, last.state.is_done, last.state.to_revisit)
     return last
 
 

@@ -22,12 +22,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
 _TRIALS = 200  # values of a between the smallest and the largest that have the mean
 _MOST_LOG = 25.0
 
 
-def most_false(n_selected: float, n_candidates: int, n_pairs: int) -> Floats:
+def most_false(n_selected: float, n_candidates: int, n_pairs: int) -> NDArray[np.float64]:
     """Return how many false features are expected at most among those chosen at least 0, 1, … 2B times of 2B.
 
     >>> most_false(60, 2000, 25)[[25, 26, 34, 50]].round(2).tolist()
@@ -41,7 +40,7 @@ def most_false(n_selected: float, n_candidates: int, n_pairs: int) -> Floats:
 
 
 @cache
-def _largest_tails(mean: float, n: int, r: float) -> Floats:
+def _largest_tails(mean: float, n: int, r: float) -> NDArray[np.float64]:
     """Return D for 0, 1/n, …, 1: the largest probability of at least that much."""
     largest, want, places = np.zeros(n + 1), mean * n, np.arange(n + 1.0)
     for last in range(n + 1):
