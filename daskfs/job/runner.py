@@ -175,9 +175,7 @@ class JobRun(DataSteps):
         seeds, over = self._repetitions(table)
         selections = [] if table.pairs else [selection]
         repeat = self._repeat_on_halves if table.pairs else self._repeat_with_seeds
-        for repeated in repeat(datasets, place, seeds[len(selections) :]):
-            selections.append(repeated)
-            self.listener.notify(f"stability: {len(selections)} of {len(seeds)} {over}")
+        selections += repeat(datasets, place, seeds[len(selections) :])
         result = stability(selections, over)
         record = result.record()
         if self._has_false_bounds(datasets.train, result):
@@ -208,9 +206,10 @@ class JobRun(DataSteps):
 
     def _repeat_with_seeds(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
         """Yield selections from the same dataset with different seeds."""
-        for seed in seeds:
+        for number, seed in enumerate(seeds, 1):
             request = self._request(datasets.train, place.below(f"{AGAIN}/{seed}"), seed)
             yield request.load_finished() or self._run(request)
+            self.listener.notify(f"stability: {number} of {len(seeds)} further seeds")
 
     def _repeat_on_halves(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
         """Yield selections from pairs of disjoint random halves of the rows, as many as memory allows side by side."""
