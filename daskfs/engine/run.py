@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import is_dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.engine.checkpoint import PassCost, Snapshot, checkpoint_at, describe_algorithm
+from daskfs.engine.checkpoint import Checkpoint, PassCost, Snapshot, checkpoint_at, describe_algorithm
 from daskfs.engine.cluster.pool import current_client, prepare_workers
 from daskfs.engine.cluster.waiting import call
 from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, warn_of_lost_workers, workers_of
 from daskfs.engine.data.mix import mixed_rows, order_of_shuffle
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
+from daskfs.engine.halves import FromHalves, StatesOfHalves, kind_to_restore
 from daskfs.engine.memory import MemoryPlan, available_memory
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import most_shards, one_blas_thread
 from daskfs.errors import ColumnError, DatasetError, OptionError, RowError, check_whole, public_url
-from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule
+from daskfs.protocol import Algorithm, AsynchronousAlgorithm, Result, Schedule, State
 from daskfs.selection.evaluation import class_shares
 from daskfs.selection.inputs import Inputs
 from daskfs.selection.metrics import constant_scores
@@ -105,9 +106,46 @@ def select(
     client = (client or current_client()) if dataset.travels else None
     options = storage_options or dataset.location.options
     with mixed_rows(dataset, algorithm, "as-is" if groups is not None else order, client) as rows:
-        return _select(
+        [selection] = _select(
             rows, dataset, algorithm, client, checkpoint, resume, seed, synchronous, progress, options, groups
         )
+    return selection
+
+
+def select_from_halves(
+    dataset: Dataset,
+    algorithm: Algorithm,
+    seeds: Sequence[int],
+    *,
+    client: Client | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    synchronous: bool = False,
+    progress: Callable[[PassProgress], None] | None = None,
+    order: RowOrder = "auto",
+) -> list[Selection]:
+    """Select features from halves of the rows, all in the passes of one selection, or resume from a checkpoint.
+
+    There are two halves for each pair of seeds, which have no row in common and together all rows.
+    """
+    client = (client or current_client()) if dataset.travels else None
+    halves, options = FromHalves(algorithm, tuple(seeds)), dataset.location.options
+    with mixed_rows(dataset, algorithm, order, client) as rows:
+        return _select(rows, dataset, halves, client, checkpoint, True, seeds[0], synchronous, progress, options, None)
+
+
+def halves_at_once(
+    dataset: Dataset, algorithm: Algorithm, seeds: Sequence[int], client: Client | None, synchronous: bool
+) -> list[Sequence[int]]:
+    """Return the seeds of halves in groups, as few as possible, each of which fits in memory."""
+    n_pairs = len(seeds) // 2
+    while n_pairs > 1:
+        halves = FromHalves(algorithm, tuple(seeds[: 2 * n_pairs])).resolve(dataset.meta)
+        try:
+            check_memory(dataset, halves, client, n_shards_for(dataset, halves, client, synchronous))
+            break
+        except OptionError:
+            n_pairs = -(-n_pairs // 2)
+    return [seeds[start : start + 2 * n_pairs] for start in range(0, len(seeds), 2 * n_pairs)]
 
 
 def _select(
@@ -122,8 +160,11 @@ def _select(
     progress: Callable[[PassProgress], None] | None,
     options: Mapping[str, Any],
     groups: Any,
-) -> Selection:
-    """Select features from a dataset, which holds the rows of the dataset `source` in an order that can be learned."""
+) -> list[Selection]:
+    """Select features from a dataset, which holds the rows of the dataset `source` in an order that can be learned.
+
+    There are several selections if the algorithm is one of `FromHalves`.
+    """
     send = client_sender(client) if client is not None and events_enabled() else None
     meta = dataset.meta
     if groups is not None:
@@ -131,7 +172,8 @@ def _select(
         meta = replace(meta, row_groups=lambda: numbers)
     try:
         if client is not None:
-            prepare_workers(client, [dataset.location.options], [algorithm])
+            compiled = algorithm.algorithm if isinstance(algorithm, FromHalves) else algorithm
+            prepare_workers(client, [dataset.location.options], [compiled])
         params, algorithm = algorithm, algorithm.resolve(meta)
         check_targets(algorithm, dataset)
         schedule = schedule_for(algorithm, client, synchronous)
@@ -150,7 +192,7 @@ def _select(
         one_blas_thread(),
     ):
         snapshot = Snapshot(algorithm.start(replace(meta, n_shards=n_shards), seed), n_shards, schedule)
-        if resume and saved is not None and (last := saved.read(type(snapshot.state))) is not None:
+        if resume and saved is not None and (last := _last(saved, snapshot.state)) is not None:
             snapshot = last
         elif saved is not None:  # so that a place or state that cannot be written shows now, not after half a minute
             saved.write(snapshot)
@@ -159,13 +201,33 @@ def _select(
         try:
             with guard_memory(client, plan, checked), closing(_runner(client, run)) as runner:
                 snapshot = run.finish(runner)
-            result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
-            selection = as_selection(result, source, params, seed)
+            selections = _selections(algorithm, snapshot, source, params, seed)
         except BaseException as error:
             run.listener.failed(error)
             raise
-        run.listener.finished(selection.names, selection.weights)
-    return selection
+        run.listener.finished(selections[0].names, selections[0].weights)
+    return selections
+
+
+def _last(saved: Checkpoint, state: State) -> Snapshot | None:
+    """Return the last snapshot of a run that starts from a state, or None if there is no checkpoint."""
+    if not isinstance(state, StatesOfHalves):
+        return saved.read(type(state))
+    last = saved.read(kind_to_restore(state))
+    if last is not None:
+        last.state = StatesOfHalves(last.state.members, last.state.is_done, last.state.to_revisit)
+    return last
+
+
+def _selections(
+    algorithm: Algorithm, snapshot: Snapshot, source: Dataset, params: Algorithm, seed: int
+) -> list[Selection]:
+    """Return the selection of a finished run, or those of all halves of the rows."""
+    if not isinstance(algorithm, FromHalves):
+        result = _with_costs(algorithm.result(snapshot.state), snapshot.costs)
+        return [as_selection(result, source, params, seed)]
+    results = zip(algorithm.results(snapshot.state), algorithm.seeds, strict=True)
+    return [as_selection(result, source, algorithm.algorithm, of_half) for result, of_half in results]
 
 
 def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:

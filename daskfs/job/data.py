@@ -226,25 +226,6 @@ class DataSteps:
         self.is_skipped = True
         self.listener.notify(f"{step}: there already, {public_url(place.url)}")
 
-    def halves(self, dataset: Dataset, place: Location, seed: int) -> tuple[Dataset, Dataset]:
-        """Write the rows of a dataset as two datasets, random halves of the rows that depend on the seed."""
-        return self._write_split(dataset, place.below("one.zarr"), place.below("other.zarr"), 0.5, seed, "halves")
-
-    def _write_split(
-        self,
-        dataset: Dataset,
-        train: Location,
-        test: Location,
-        share: float,
-        seed: int,
-        title: str,
-        shuffle: bool = False,
-    ) -> tuple[Dataset, Dataset]:
-        options: dict[str, Any] = {"seed": seed, "shuffle": shuffle}
-        options |= {"client": self.client, "storage_options": self.storage}
-        with self.listener.counting(title) as progress:
-            return split(dataset, train.url, test.url, share, progress=progress, **options)
-
     def drop_others(self, keys: set[str | None]) -> None:
         """Delete the datasets of this job whose key is not in `keys`, such as datasets of earlier sources."""
         for key in self.out.members(DATA) if self.out.exists(DATA) else ():
@@ -281,7 +262,10 @@ class DataSteps:
         train, test = self._place(key, "train.zarr"), self._place(key, "test.zarr")
         if existing := self._existing("split", train, test):
             return existing[0], existing[1]
-        parts = self._write_split(dataset, train, test, self.job.split.test, self.job.split.seed, "split", mixes)
+        options: dict[str, Any] = {"seed": self.job.split.seed, "shuffle": mixes}
+        options |= {"client": self.client, "storage_options": self.storage}
+        with self.listener.counting("split") as progress:
+            parts = split(dataset, train.url, test.url, self.job.split.test, progress=progress, **options)
         if mixes:
             name = self.job.select.algorithm
             self.listener.notify(

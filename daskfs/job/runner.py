@@ -25,7 +25,7 @@ import numpy as np
 
 from daskfs.algorithms.registry import registrations, words_of
 from daskfs.engine.checkpoint import describe_algorithm
-from daskfs.engine.run import select
+from daskfs.engine.run import halves_at_once, select, select_from_halves
 from daskfs.errors import NotPublished, OptionError, check_choice, public_url
 from daskfs.jit import COMPILING, announced, is_cold
 from daskfs.job.data import DATA, Datasets, DataSteps, is_key, key_of
@@ -48,7 +48,7 @@ from daskfs.selection.run_folder import PUBLISHED, RECORD, publish
 from daskfs.selection.run_folder import check_replaceable as check_pointer
 from daskfs.selection.selection import Selection
 from daskfs.selection.sizes import size_path
-from daskfs.selection.stability import Over, stability
+from daskfs.selection.stability import Over, Stability, sentence_on_halves, stability
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.places.location import Location
 
@@ -175,11 +175,21 @@ class JobRun(DataSteps):
         seeds, over = self._repetitions(table)
         selections = [] if table.pairs else [selection]
         repeat = self._repeat_on_halves if table.pairs else self._repeat_with_seeds
-        for repeated in repeat(datasets, place, seeds[len(selections) :]):
-            selections.append(repeated)
-            self.listener.notify(f"stability: {len(selections)} of {len(seeds)} {over}")
-        write_record(place, STABILITY, without_nan(stability(selections, over).record()))
+        selections += repeat(datasets, place, seeds[len(selections) :])
+        result = stability(selections, over)
+        record = result.record()
+        if self._has_false_bounds(datasets.train, result):
+            record["false_bounds"] = result.false_bounds()
+            self.listener.notify(f"stability: {sentence_on_halves(record['false_bounds'])}")
+        write_record(place, STABILITY, without_nan(record))
         place.delete(AGAIN)
+
+    def _has_false_bounds(self, train: Dataset, result: Stability) -> bool:
+        """Return whether halves tell how many features are false: of dense columns, selected by Online Substitution."""
+        select = self.job.select
+        is_of_columns = select.algorithm == "substitution" and train.kind == "dense"
+        has_kept = bool(getattr(select.params, "keep", ()))
+        return is_of_columns and (result.over, result.of) == ("halves", "features") and not has_kept
 
     def _repetitions(self, table: StabilityTable) -> tuple[list[int], Over]:
         """Return the seeds of the selections to compare, and "halves" or "seeds" for the kind of repetition."""
@@ -196,19 +206,28 @@ class JobRun(DataSteps):
 
     def _repeat_with_seeds(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
         """Yield selections from the same dataset with different seeds."""
-        for seed in seeds:
+        for number, seed in enumerate(seeds, 1):
             request = self._request(datasets.train, place.below(f"{AGAIN}/{seed}"), seed)
             yield request.load_finished() or self._run(request)
+            self.listener.notify(f"stability: {number} of {len(seeds)} further seeds")
 
     def _repeat_on_halves(self, datasets: Datasets, place: Location, seeds: list[int]) -> Iterator[Selection]:
-        """Yield selections from pairs of disjoint random halves of the rows, and delete the halves after use."""
-        for pair in zip(seeds[::2], seeds[1::2], strict=True):
-            folder = f"{AGAIN}/halves-{pair[0]}"
-            halves = self.halves(datasets.train, place.below(folder), pair[0])
-            for half, seed in zip(halves, pair, strict=True):
-                request = self._request(half, place.below(f"{AGAIN}/half-{seed}"), seed)
-                yield request.load_finished() or self._run(request)
-            place.delete(folder)
+        """Yield selections from pairs of disjoint random halves of the rows, as many as memory allows side by side."""
+        select, train = self.job.select, datasets.train
+        for of_some in halves_at_once(train, select.params, seeds, self.client, select.synchronous):
+            self.listener.notify(f"stability: {len(of_some)} halves in the passes of one selection")
+            folder = place.below(f"{AGAIN}/halves-{of_some[0]}-{of_some[-1]}")
+            with self.listener.selecting() as progress:
+                yield from select_from_halves(
+                    train,
+                    select.params,
+                    of_some,
+                    client=self.client,
+                    checkpoint=folder.url,
+                    synchronous=select.synchronous,
+                    progress=progress,
+                    order=self.job.order,
+                )
 
     def _evaluate(self, datasets: Datasets, place: Location, selection: Selection) -> None:
         if self.job.report.profiles and not _is_of(read_record(place, PROFILES), datasets.train.digest):

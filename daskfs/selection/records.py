@@ -220,6 +220,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "identical": is_flag,
             "remark": is_text,
             "rank_correlation": _maybe_number,
+            "false_bounds": list_of(with_members(times=is_count, features=is_count, false=is_number)),
         },
     ),
 }

@@ -17,7 +17,7 @@ compared by the input columns that, largest first, make up nine tenths of the im
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, check_choice
 from daskfs.selection.column_slices import FeatureIds
+from daskfs.selection.false_bound import most_false
 from daskfs.selection.intervals import UNKNOWN, Interval, Z
 from daskfs.selection.ranking import mean_ranks
 from daskfs.selection.records import without_nan
@@ -41,6 +42,24 @@ SAME = "The runs are the same to the last bit: the seed makes no difference here
 
 
 Over = Literal["seeds", "halves"]
+MOST_FALSE = 1.0
+"""Of the features that a sentence on halves counts, at most so many are expected to be false."""
+
+
+def sentence_on_halves(bounds: Sequence[Mapping[str, float]]) -> str:
+    """Return a sentence on the features that so many halves chose that at most one of them is expected to be false.
+
+    >>> sentence_on_halves([{"times": 3, "features": 9, "false": 2.5}, {"times": 4, "features": 7, "false": 0.61}])
+    '7 features were chosen by 4 halves or more; at most 0.61 of them are expected to be false'
+    """
+    few = next((bound for bound in bounds if bound["false"] <= MOST_FALSE), None)
+    if few is None:
+        return "so few halves cannot say how many of the features are false; more pairs can"
+    n, times = int(few["features"]), int(few["times"])
+    if not n:
+        return f"no feature was chosen by {times} halves or more, which is needed to say that it is hardly false"
+    chosen = "1 feature was" if n == 1 else f"{n:,} features were"
+    return f"{chosen} chosen by {times} halves or more; at most {few['false']:.2g} of them are expected to be false"
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +104,19 @@ class Stability:
     n_candidates: int
     identical: bool
     rank_correlation: float | None = None
+
+    def false_bounds(self) -> list[dict[str, float]]:
+        """Return how many features were chosen at least so many "times", and how many of these may be "false" at most.
+
+        There is a record for every number of times above half of those possible, ascending. The numbers hold for halves
+        of the rows of dense columns, and not for MISSION: see `false_bound`.
+        """
+        n_pairs = len(self.seeds) // 2
+        most = most_false(self.times.sum() / len(self.seeds), self.n_candidates, n_pairs)
+        return [
+            {"times": times, "features": int((self.times >= times).sum()), "false": float(most[times])}
+            for times in range(n_pairs + 1, 2 * n_pairs + 1)
+        ]
 
     def record(self) -> dict[str, Any]:
         """Return all fields as values for JSON, with None for NaN, the first 10,000 features, and long names cut."""

@@ -15,12 +15,12 @@ import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import scipy.sparse as sp
+from _docs_table import DOCS, replace_table
 from _report import Record, report
 from numpy.typing import NDArray
 
@@ -31,7 +31,6 @@ Columns = Callable[[np.random.Generator, int, int], Any]
 LEVEL, MOST_FALSE, SEARCHED = 0.1, 2.0, 60
 ALIKE = 0.8  # correlation above which a feature stands for its neighbour
 METRICS = ("false discovery rate", "apart from neighbours", "found", "anything", "false where 2 allowed")
-DOCS = Path(__file__).parents[2] / "docs"
 HEAD = "| | seeds | false | apart from neighbours | found |\n|---|---|---|---|---|\n"
 
 
@@ -192,9 +191,7 @@ def write_docs(found: Sequence[Record]) -> None:
     means = json.loads(file.read_text("utf-8")) if file.exists() else {}
     means |= means_of(found)
     file.write_text(json.dumps({name: means[name] for name in PROBLEMS if name in means}, indent=1) + "\n", "utf-8")
-    before, _, after = page.read_text("utf-8").partition(HEAD)
-    after = after[after.index("\n\n") + 1 :]
-    page.write_text(before + table_of(json.loads(file.read_text("utf-8"))) + after, "utf-8")
+    replace_table(page, HEAD, table_of(json.loads(file.read_text("utf-8"))))
 
 
 @click.command()

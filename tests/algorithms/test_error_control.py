@@ -219,6 +219,16 @@ def test_targets_and_rows_that_do_not_fit_are_refused():
         daskfs.select(X, control(50), y)
 
 
+def test_a_pass_reads_the_bytes_of_a_plain_one(tmp_path):
+    X, y = planted()
+    daskfs.write_dataset(tmp_path / "d.zarr", X.astype("f4"), y, chunk_bytes=20_000)
+    plain, controlled = (
+        daskfs.select(tmp_path / "d.zarr", each) for each in (daskfs.OnlineSubstitution(8), control(8))
+    )
+    read = [set(selection.steps["bytes"][:2]) for selection in (plain, controlled)]
+    assert read[0] == read[1] == {float(4 * X.size)}
+
+
 def test_limits_are_checked():
     for options, reason in (
         ({"max_fdr": 0.1}, "max_fdr: needs error_control='permuted'"),

@@ -191,7 +191,7 @@ def test_whatever_takes_long_says_how_far_it_is(job, monkeypatch):
     monkeypatch.setattr("daskfs.job.execute.LINE_SECONDS", 0.0)
     told: list[str] = []
     execute("job.toml", lines(told.append))
-    for step in ("split", "halves", "evaluate", "sizes"):
+    for step in ("split", "evaluate", "sizes"):
         assert any(re.fullmatch(rf"{step}: [\d,]+ of [\d,]+", line) for line in told), step
 
 

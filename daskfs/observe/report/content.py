@@ -29,6 +29,7 @@ from daskfs.observe.tables import (
 from daskfs.protocol import Words
 from daskfs.selection.records import Record
 from daskfs.selection.selection import Selection
+from daskfs.selection.stability import sentence_on_halves
 from daskfs.store.dataset.json_checks import is_number
 
 ENGINE_COLUMNS = {"objective": "objective", "seconds": "time", "bytes": "read"}
@@ -126,6 +127,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "versions": [f"{name} {version}" for name, version in versions.items() if version],
         "steps": steps(run),
         "size_plot": size_plot(run.sizes),
+        "about_halves": sentence_on_halves(halves) if (halves := (run.stability or {}).get("false_bounds")) else "",
         "stability_plot": report_plots.stability_bars(run.stability) if run.stability else None,
     }
 

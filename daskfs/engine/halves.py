@@ -1,0 +1,240 @@
+"""Selections from halves of the rows, side by side: as many as memory allows share the passes of one selection.
+
+Of rows 2i and 2i + 1 one is in the first half of a pair and the other in the second, by a random bit that depends on
+the seed and on i alone. So a half is the same however the data are cut into blocks, row r of the data is row r // 2 of
+its half, and no list of rows has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daskfs.protocol import (
+    Algorithm,
+    Axis,
+    Block,
+    ColumnBlock,
+    Meta,
+    Preview,
+    Result,
+    RowBlock,
+    Schedule,
+    Sharing,
+    SparseBlock,
+    SparseColumnBlock,
+    State,
+    copy_state,
+)
+from daskfs.store.reorder.runs import row_keys
+
+_STREAM = 2**40  # added to seeds, so that halves do not follow from the split that held back the test rows
+
+
+@dataclass(slots=True)
+class StatesOfHalves:
+    """The states of all halves, and what is left to read for halves whose passes have ended."""
+
+    members: list[State]
+    is_done: NDArray[np.bool_]  # (halves,): whether the passes of a half have ended
+    to_revisit: list[NDArray[np.uint64]]  # the columns that each half reads once more after the last pass
+
+
+@dataclass(frozen=True)
+class FromHalves(Algorithm):
+    """An algorithm that runs on both halves of several pairs, each as if the other rows did not exist.
+
+    Parameters
+    ----------
+    algorithm
+        The algorithm that selects from every half.
+    seeds
+        The seeds of the selections: those of the first and second half of a pair, of the next pair, and so on.
+    members
+        The algorithm resolved for every half; empty before `resolve`.
+    """
+
+    algorithm: Algorithm
+    seeds: tuple[int, ...]
+    members: tuple[Algorithm, ...] = field(default=(), repr=False)
+
+    @property
+    def axis(self) -> Axis:  # type: ignore[override]  # that of the algorithm
+        return (self.members or (self.algorithm,))[0].axis
+
+    @property
+    def several_targets(self) -> bool:  # type: ignore[override]
+        return (self.members or (self.algorithm,))[0].several_targets
+
+    @property
+    def n_select(self) -> int | None:
+        return self.algorithm.n_select
+
+    @property
+    def passes(self) -> int | None:
+        return self.algorithm.passes
+
+    @property
+    def max_reads(self) -> int | None:
+        return (self.members or (self.algorithm,))[0].max_reads
+
+    @property
+    def name(self) -> str:
+        return f"{self.algorithm.name} on {len(self.seeds)} halves"
+
+    @property
+    def sharing(self) -> Sharing:
+        """That of the algorithm, without a centre; states of halves travel as a whole."""
+        sharing = (self.members or (self.algorithm,))[0].sharing
+        is_serial = sharing.schedule == Schedule.SERIAL
+        schedule = Schedule.SERIAL if is_serial else Schedule.SYNCHRONOUS
+        return replace(sharing, schedule=schedule, driver_only=frozenset(), needs_fresh_views=False)
+
+    def resolve(self, meta: Meta) -> FromHalves:
+        if self.members:
+            return self
+        of_half = (self.algorithm.resolve(self.meta_of(number, meta)) for number in range(len(self.seeds)))
+        return replace(self, members=tuple(of_half))
+
+    def needs_mixed_rows(self, meta: Meta) -> bool:
+        return self.algorithm.needs_mixed_rows(meta)
+
+    def start(self, meta: Meta, seed: int) -> StatesOfHalves:
+        states = [
+            member.start(self.meta_of(number, meta), self.seeds[number]) for number, member in enumerate(self.members)
+        ]
+        nothing = [np.empty(0, np.uint64) for _ in states]
+        return StatesOfHalves(states, np.zeros(len(states), bool), nothing)
+
+    def update(self, state: StatesOfHalves, block: Block) -> StatesOfHalves:
+        for number, member in enumerate(self.members):
+            part: Block | None = block
+            if state.is_done[number]:
+                part = _with_columns(block, state.to_revisit[number]) if state.is_done.all() else None
+            if part is not None and (part := self._rows_of(number, part)) is not None:
+                state.members[number] = member.update(state.members[number], part)
+        return state
+
+    def merge(self, states: Sequence[StatesOfHalves]) -> StatesOfHalves:
+        members = [
+            copy_state(states[0].members[number])
+            if states[0].is_done[number]
+            else member.merge([state.members[number] for state in states])
+            for number, member in enumerate(self.members)
+        ]
+        return StatesOfHalves(members, states[0].is_done.copy(), copy_state(states[0].to_revisit))
+
+    def end_pass(self, state: StatesOfHalves) -> tuple[StatesOfHalves, bool]:
+        for number in np.flatnonzero(~state.is_done).tolist():
+            state.members[number], go_on = self.members[number].end_pass(state.members[number])
+            if not go_on:
+                state.is_done[number] = True
+                state.to_revisit[number] = self.members[number].revisit(state.members[number])
+        return state, not state.is_done.all()
+
+    def visit_first(self, state: StatesOfHalves) -> NDArray[np.uint64]:
+        """Return what the first half asks for, which are columns that depend on the parameters and not on rows."""
+        return self.members[0].visit_first(state.members[0])
+
+    def revisit(self, state: StatesOfHalves) -> NDArray[np.uint64]:
+        return np.unique(np.concatenate(state.to_revisit))
+
+    def result(self, state: StatesOfHalves) -> Result:
+        return self.results(state)[0]
+
+    def results(self, state: StatesOfHalves) -> list[Result]:
+        """Return the result of every half."""
+        return [member.result(own) for member, own in zip(self.members, state.members, strict=True)]
+
+    def nbytes(self, meta: Meta) -> int:
+        of_halves = sum(member.nbytes(self.meta_of(number, meta)) for number, member in enumerate(self.members))
+        return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes)
+
+    def preview(self, state: StatesOfHalves, limit: int) -> Preview | None:
+        return self.members[0].preview(state.members[0], limit)
+
+    def meta_of(self, number: int, meta: Meta) -> Meta:
+        """Return the facts about a half, given those about all rows."""
+        n = meta.n_samples
+        is_last_in = bool(n % 2 and self._is_in(number, n - 1, 1)[0])
+        n_rows = n // 2 + is_last_in
+        share = n_rows / max(n, 1)
+        nbytes = meta.block_nbytes if meta.kind == "sparse" else -int(-meta.block_nbytes * share // 1)
+        return replace(meta, n_samples=n_rows, n_entries=round(meta.n_entries * share), block_nbytes=nbytes)
+
+    def _is_in(self, number: int, first: int, count: int) -> NDArray[np.bool_]:
+        """Return which of some consecutive rows are in a half."""
+        rows = np.arange(first, first + count)
+        pair_seed = _STREAM + self.seeds[number - number % 2]
+        keys = row_keys(pair_seed, first // 2, count // 2 + 1)
+        bits = (keys >> np.uint64(63)).astype(np.int64)[rows // 2 - first // 2]
+        is_in: NDArray[np.bool_] = (bits ^ (rows & 1)) == number % 2
+        return is_in
+
+    def _rows_of(self, number: int, block: Block) -> Block | None:
+        """Return the rows of a block that are in a half; None if a block of rows has none of them."""
+        part: Block
+        if isinstance(block, ColumnBlock | SparseColumnBlock):
+            part = _in_columns(block, self._is_in(number, 0, len(block.y)))
+        else:
+            is_in = self._is_in(number, block.first, len(block.y))
+            if not is_in.any():
+                return None
+            part = _in_rows(block, is_in)
+        for entry in fields(block):  # kernels are compiled for read-only arrays, or not
+            if isinstance(array := getattr(part, entry.name), np.ndarray):
+                array.flags.writeable = getattr(block, entry.name).flags.writeable
+        return part
+
+
+def kind_to_restore(state: StatesOfHalves) -> type:
+    """Return a type with the fields of `StatesOfHalves`, whose hints say of which type the states of halves are."""
+    of_members: Any = type(state.members[0])
+    hints = [
+        ("members", list[of_members]),
+        ("is_done", NDArray[np.bool_]),
+        ("to_revisit", list[NDArray[np.uint64]]),
+    ]
+    return make_dataclass("KindOfHalves", hints)
+
+
+def _in_columns(block: ColumnBlock | SparseColumnBlock, is_in: NDArray[np.bool_]) -> Block:
+    """Return some of the rows of a block of columns."""
+    rows = np.flatnonzero(is_in)
+    weight = None if block.weight is None else block.weight[rows]
+    if isinstance(block, ColumnBlock):
+        return ColumnBlock(block.ids.copy(), block.X.T.take(rows, axis=1).T, block.y[rows], weight)
+    stay = is_in[block.rows]
+    indptr = np.concatenate([[0], np.cumsum(stay)])[block.indptr]
+    return SparseColumnBlock(
+        block.ids.copy(), indptr, block.rows[stay] // np.uint32(2), block.values[stay], block.y[rows], weight
+    )
+
+
+def _in_rows(block: RowBlock | SparseBlock, is_in: NDArray[np.bool_]) -> Block:
+    """Return some of the rows of a block of rows."""
+    rows = np.flatnonzero(is_in)
+    first, weight = (block.first + int(rows[0])) // 2, None if block.weight is None else block.weight[rows]
+    if isinstance(block, RowBlock):
+        return RowBlock(first, block.X[rows], block.y[rows], weight)
+    lengths = np.diff(block.indptr)
+    stay, indptr = np.repeat(is_in, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
+    return SparseBlock(first, indptr, block.ids[stay], block.values[stay], block.y[rows], weight)
+
+
+def _with_columns(block: Block, ids: NDArray[np.uint64]) -> Block | None:
+    """Return some of the columns of a block, or None if it has none of them."""
+    assert isinstance(block, ColumnBlock | SparseColumnBlock)
+    at = np.flatnonzero(np.isin(block.ids, ids))
+    if not len(at):
+        return None
+    if isinstance(block, ColumnBlock):
+        return replace(block, ids=block.ids[at], X=block.X[:, at])
+    lengths = np.diff(block.indptr)
+    stay = np.repeat(np.isin(np.arange(len(lengths)), at), lengths)
+    indptr = np.concatenate([[0], np.cumsum(lengths[at])])
+    return replace(block, ids=block.ids[at], indptr=indptr, rows=block.rows[stay], values=block.values[stay])

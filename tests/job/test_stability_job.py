@@ -1,0 +1,67 @@
+"""[stability] of a job on dense columns: halves beside each other, and how many features are false at most."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import daskfs
+from daskfs.job.execute import execute, lines
+
+JOB = """
+out = "runs"
+
+[data]
+train = "d.zarr"
+
+[select]
+algorithm = "substitution"
+k = 10
+ridge = 0.1
+
+[stability]
+pairs = 10
+
+[cluster]
+serial = true
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 120)).astype(np.float32)
+    daskfs.write_dataset("d.zarr", X, X[:, :4].sum(axis=1) + rng.normal(size=200), layout="columns", chunk_bytes=20_000)
+    Path("job.toml").write_text(JOB)
+    return tmp_path
+
+
+def test_true_features_are_chosen_by_halves_and_counted(folder):
+    notes: list[str] = []
+    outcome = execute("job.toml", lines(notes.append))
+    assert "stability: 20 halves in the passes of one selection" in notes
+    run = Path(outcome.run.url)
+    record = json.loads((run / "stability.json").read_text())
+    assert {feature["id"] for feature in record["features"][:4]} == set(range(4))
+    bounds = record["false_bounds"]
+    assert [bound["times"] for bound in bounds] == list(range(11, 21))
+    often = [feature["times"] for feature in record["features"]]
+    assert [bound["features"] for bound in bounds] == [sum(at >= times for at in often) for times in range(11, 21)]
+    [sentence] = [note for note in notes if "expected to be false" in note]
+    assert sentence.startswith("stability: 4 features were chosen by ")
+    page = (run / "report.html").read_text()
+    assert f"By the bound of Shah and Samworth, {sentence.removeprefix('stability: ')}." in page
+    assert not (run / "again").exists()
+
+
+@pytest.mark.parametrize("select", ['"univariate"\nk = 10', '"substitution"\nk = 9\nkeep = ["x5"]'])
+def test_where_the_bound_does_not_hold_there_is_none(folder, select):
+    text = JOB.replace("pairs = 10", "pairs = 2").replace('"substitution"\nk = 10\nridge = 0.1', select)
+    Path("job.toml").write_text(text)
+    run = Path(execute("job.toml", lines(lambda note: None)).run.url)
+    assert "false_bounds" not in json.loads((run / "stability.json").read_text())
+    assert "Shah and Samworth" not in (run / "report.html").read_text()
