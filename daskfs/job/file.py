@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from daskfs.errors import JobError, OptionError, nearest_or_some
 from daskfs.job.tables import SHORT, Job
-from daskfs.store.places.files import open_regular
+from daskfs.store.places.local import open_regular
 
 _SECRET = {
     "storage": re.compile(r"secret|password|token|(^|_)key$|credential|sas", re.IGNORECASE),
