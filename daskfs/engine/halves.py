@@ -2,7 +2,8 @@
 
 Of rows 2i and 2i + 1 one is in the first half of a pair and the other in the second, by a random bit that depends on
 the seed and on i alone. So a half is the same however the data are cut into blocks, row r of the data is row r // 2 of
-its half, and no list of rows has to be kept.
+its half, and no list of rows has to be kept. Rows that belong together are in the same half: groups of rows, in random
+order, are in the first half up to half of the rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.errors import OptionError
 from daskfs.protocol import (
     Algorithm,
     Axis,
@@ -30,8 +32,10 @@ from daskfs.protocol import (
     State,
     copy_state,
 )
+from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.reorder.runs import row_keys
 
+_FEWEST_GROUPS = 5
 _STREAM = 2**40  # added to seeds, so that halves do not follow from the split that held back the test rows
 
 
@@ -54,12 +58,15 @@ class FromHalves(Algorithm):
         The algorithm that selects from every half.
     seeds
         The seeds of the selections: those of the first and second half of a pair, of the next pair, and so on.
+    groups
+        The number of the group of every row, from 0 on, where rows belong together; only for blocks of columns.
     members
         The algorithm resolved for every half; empty before `resolve`.
     """
 
     algorithm: Algorithm
     seeds: tuple[int, ...]
+    groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
     members: tuple[Algorithm, ...] = field(default=(), repr=False)
 
     @property
@@ -152,7 +159,7 @@ class FromHalves(Algorithm):
 
     def nbytes(self, meta: Meta) -> int:
         of_halves = sum(member.nbytes(self.meta_of(number, meta)) for number, member in enumerate(self.members))
-        return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes)
+        return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes) + 32 * len(self.groups)
 
     def preview(self, state: StatesOfHalves, limit: int) -> Preview | None:
         return self.members[0].preview(state.members[0], limit)
@@ -160,8 +167,10 @@ class FromHalves(Algorithm):
     def meta_of(self, number: int, meta: Meta) -> Meta:
         """Return the facts about a half, given those about all rows."""
         n = meta.n_samples
-        is_last_in = bool(n % 2 and self._is_in(number, n - 1, 1)[0])
-        n_rows = n // 2 + is_last_in
+        if len(self.groups):
+            n_rows = int(self._is_in(number, 0, n).sum())
+        else:
+            n_rows = n // 2 + bool(n % 2 and self._is_in(number, n - 1, 1)[0])
         share = n_rows / max(n, 1)
         nbytes = meta.block_nbytes if meta.kind == "sparse" else -int(-meta.block_nbytes * share // 1)
         return replace(meta, n_samples=n_rows, n_entries=round(meta.n_entries * share), block_nbytes=nbytes)
@@ -170,6 +179,13 @@ class FromHalves(Algorithm):
         """Return which of some consecutive rows are in a half."""
         rows = np.arange(first, first + count)
         pair_seed = _STREAM + self.seeds[number - number % 2]
+        if len(self.groups):
+            sizes = np.bincount(self.groups)
+            order = np.argsort(row_keys(pair_seed, 0, len(sizes)))
+            is_in_first = np.empty(len(sizes), np.bool_)
+            is_in_first[order] = 2 * np.cumsum(sizes[order]) - sizes[order] <= len(self.groups)
+            of_groups: NDArray[np.bool_] = is_in_first[self.groups[rows]] == (number % 2 == 0)
+            return of_groups
         keys = row_keys(pair_seed, first // 2, count // 2 + 1)
         bits = (keys >> np.uint64(63)).astype(np.int64)[rows // 2 - first // 2]
         is_in: NDArray[np.bool_] = (bits ^ (rows & 1)) == number % 2
@@ -191,6 +207,30 @@ class FromHalves(Algorithm):
         return part
 
 
+def row_groups_of(dataset: Dataset, algorithm: Algorithm) -> NDArray[np.int64]:
+    """Return the number of the group of every row of a dataset, from 0 on, if an algorithm names a column of groups.
+
+    Raise OptionError if the algorithm reads rows, or if there are fewer than five groups.
+    """
+    name = getattr(algorithm, "groups", None)
+    if name is None:
+        return np.empty(0, np.int64)
+    if algorithm.axis != "columns":
+        raise OptionError(f"stability.pairs: {algorithm.name} halves groups of rows by error_control='halves' alone")
+    ids = dataset.meta.members(name)
+    if not len(ids):
+        raise OptionError(f"groups: the dataset has no feature {name!r:.80}")
+    values = np.zeros(dataset.n_samples)  # of the only column, or the number of the category
+    for block in dataset.columns(ids, columns_per_block=1):
+        rows = slice(None) if isinstance(block, ColumnBlock) else block.rows
+        column = block.X[:, 0] if isinstance(block, ColumnBlock) else block.values
+        values[rows] += column if len(ids) == 1 else (column != 0) * (1.0 + np.searchsorted(ids, block.ids[0]))
+    groups = np.unique(values, return_inverse=True)[1].astype(np.int64)
+    if (n_groups := len(np.unique(groups))) < _FEWEST_GROUPS:
+        raise OptionError(f"groups: halves of {n_groups} groups say nothing; give {_FEWEST_GROUPS} at least")
+    return groups
+
+
 def kind_to_restore(state: StatesOfHalves) -> type:
     """Return a type with the fields of `StatesOfHalves`, whose hints say of which type the states of halves are."""
     of_members: Any = type(state.members[0])
@@ -208,10 +248,10 @@ def _in_columns(block: ColumnBlock | SparseColumnBlock, is_in: NDArray[np.bool_]
     weight = None if block.weight is None else block.weight[rows]
     if isinstance(block, ColumnBlock):
         return ColumnBlock(block.ids.copy(), block.X.T.take(rows, axis=1).T, block.y[rows], weight)
-    stay = is_in[block.rows]
+    stay, numbers = is_in[block.rows], (np.cumsum(is_in) - 1).astype(np.uint32)  # of rows in the half
     indptr = np.concatenate([[0], np.cumsum(stay)])[block.indptr]
     return SparseColumnBlock(
-        block.ids.copy(), indptr, block.rows[stay] // np.uint32(2), block.values[stay], block.y[rows], weight
+        block.ids.copy(), indptr, numbers[block.rows[stay]], block.values[stay], block.y[rows], weight
     )
 
 

@@ -19,7 +19,7 @@ from daskfs.engine.cluster.worker_pool import expected_workers, guard_memory, wa
 from daskfs.engine.data.mix import mixed_rows, order_of_shuffle
 from daskfs.engine.events.messages import refused_event
 from daskfs.engine.events.send import client_sender, events_enabled
-from daskfs.engine.halves import FromHalves, StatesOfHalves, kind_to_restore
+from daskfs.engine.halves import FromHalves, StatesOfHalves, kind_to_restore, row_groups_of
 from daskfs.engine.memory import MemoryPlan, available_memory
 from daskfs.engine.passes import PassProgress, PassRunner, SelectionRun, SerialRunner
 from daskfs.engine.shards import most_shards, one_blas_thread
@@ -125,10 +125,12 @@ def select_from_halves(
 ) -> list[Selection]:
     """Select features from halves of the rows, all in the passes of one selection, or resume from a checkpoint.
 
-    There are two halves for each pair of seeds, which have no row in common and together all rows.
+    There are two halves for each pair of seeds, which have no row in common and together all rows. If the algorithm
+    names a column of groups, no group has rows in both.
     """
     client = (client or current_client()) if dataset.travels else None
-    halves, options = FromHalves(algorithm, tuple(seeds)), dataset.location.options
+    halves = FromHalves(algorithm, tuple(seeds), row_groups_of(dataset, algorithm))
+    options = dataset.location.options
     with mixed_rows(dataset, algorithm, order, client) as rows:
         return _select(rows, dataset, halves, client, checkpoint, True, seeds[0], synchronous, progress, options, None)
 
@@ -137,9 +139,9 @@ def halves_at_once(
     dataset: Dataset, algorithm: Algorithm, seeds: Sequence[int], client: Client | None, synchronous: bool
 ) -> list[Sequence[int]]:
     """Return the seeds of halves in groups, as few as possible, each of which fits in memory."""
-    n_pairs = len(seeds) // 2
+    n_pairs, groups = len(seeds) // 2, row_groups_of(dataset, algorithm)
     while n_pairs > 1:
-        halves = FromHalves(algorithm, tuple(seeds[: 2 * n_pairs])).resolve(dataset.meta)
+        halves = FromHalves(algorithm, tuple(seeds[: 2 * n_pairs]), groups).resolve(dataset.meta)
         try:
             check_memory(dataset, halves, client, n_shards_for(dataset, halves, client, synchronous))
             break
@@ -234,7 +236,7 @@ def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkp
     """Return the number of the group of every row, given a name or number for every row."""
     labels = np.asarray(groups)
     if getattr(algorithm, "error_control", None) is None:
-        raise OptionError("groups: needs error_control='permuted'")
+        raise OptionError("groups: needs error control (error_control)")
     if labels.shape != (n_samples,):
         raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
     if has_checkpoint:  # it would have to tell these groups from others

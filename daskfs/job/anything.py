@@ -151,13 +151,10 @@ def _with_error_control(algorithm: Algorithm, errors: Mapping[str, Any]) -> Algo
     """Return an algorithm with the options of error control that were given."""
     if not errors:
         return algorithm
-    known = fields_of(algorithm)
-    if "error_control" not in known:
+    if "error_control" not in fields_of(algorithm):
         raise OptionError(
             f"{next(iter(errors))}: {algorithm.name} cannot say how many are false: use OnlineSubstitution or Mission"
         )
-    if "groups" in errors and "groups" not in known:
-        raise OptionError(f"groups: {algorithm.name} has none: use OnlineSubstitution")
     return replace(algorithm, **errors)  # type: ignore[type-var]
 
 

@@ -223,8 +223,6 @@ class Job(JobTable):
             raise OptionError("give either [ingest], for sources, or [data], for datasets that are there")
         if self.report.performance and self.cluster.serial:
             raise OptionError("report.performance is of a cluster: leave out cluster.serial")
-        if getattr(self.select.params, "groups", None) and self.stability and self.stability.pairs:
-            raise OptionError("stability.pairs: rows of a group would be in both halves; give stability.seeds")
         if self.split and self.has_test_data:
             raise OptionError("split: there are test rows already; leave one of them out")
         if not (self.split or self.has_test_data):

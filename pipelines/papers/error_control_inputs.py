@@ -27,9 +27,7 @@ NOISE = 0.5
 CORRELATIONS = {"nothing there": 0.0, "independent inputs": 0.0, "neighbours 0.7": 0.7}
 METRICS = ("false above all copies", "copies above a false one", "true above all copies")
 FIGURES = DOCS / "error-control-inputs.json"
-HEAD = (
-    "| inputs | seeds | false ones above all copies | place of false ones among copies | true ones above all copies |\n"
-)
+HEAD = "| inputs | seeds | false ones above all copies | share of copies above a false one | true ones above all |\n"
 
 
 def draw(name: str, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import tracemalloc
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -154,9 +155,9 @@ def test_mixed_rows_keep_their_half_and_their_target_in_every_pass(monkeypatch):
     learn = importlib.import_module("daskfs.algorithms.mission.learn")
     seen, learners_of = [], learn.learners
 
-    def recorded(seed, rows, nulls, numbers):
+    def recorded(seed, rows, nulls, numbers, groups):
         seen.append((rows.ids.copy(), nulls.copy(), numbers.copy()))
-        return learners_of(seed, rows, nulls, numbers)
+        return learners_of(seed, rows, nulls, numbers, groups)
 
     monkeypatch.setattr(learn, "learners", recorded)
     n = 400
@@ -176,11 +177,11 @@ def test_shards_keep_the_permuted_target_in_every_pass(tmp_path, monkeypatch, n_
     learn, seen = importlib.import_module("daskfs.algorithms.mission.learn"), np.full((2, 20_000), np.nan)
     learners_of, n_seen = learn.learners, np.zeros(20_000, int)
 
-    def recorded(seed, rows, nulls, numbers):
+    def recorded(seed, rows, nulls, numbers, groups):
         assert rows.ids.tolist() == numbers.tolist()
         seen[n_seen[numbers], numbers] = nulls
         n_seen[numbers] += 1
-        return learners_of(seed, rows, nulls, numbers)
+        return learners_of(seed, rows, nulls, numbers, groups)
 
     monkeypatch.setattr(learn, "learners", recorded)
     monkeypatch.setattr("daskfs.algorithms.mission.calibration.FIRST_ENTRIES", first_rows)
@@ -235,6 +236,108 @@ def test_what_was_not_studied_is_refused(fields, reason):
         daskfs.select(X, control(**fields), y)
 
 
+def sessions(n: int, true: int, size: int) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
+    """Rows, their classes and their sessions; all rows of a session have the same class and twenty words in common."""
+    rng = np.random.default_rng(0)
+    session = rng.permutation(np.repeat(np.arange(n // size), size))
+    common, y = words(n // size, true)
+    return common[session], y[session], session
+
+
+def test_sessions_deceive_unless_they_are_groups():
+    """Words that all rows of a session share stand out in both halves, unless a session is in one of them."""
+    X, y, session = sessions(8_000, true=0, size=16)
+    apart, together = (
+        daskfs.select(X, control(max_fdr=0.1), y, groups=groups) for groups in (None, [f"s{at}" for at in session])
+    )
+    assert len(apart.features) >= 10
+    assert len(together.features) == 0
+
+
+def test_true_words_are_found_in_sessions():
+    X, y, session = sessions(16_000, true=10, size=8)
+    selection = daskfs.select(X, control(max_fdr=0.1), y, groups=session)
+    true = (selection.features >= 100) & (selection.features < 110)
+    assert true.sum() >= 8
+    assert (~true).sum() <= 2
+
+
+def test_a_name_space_of_groups_is_used_and_not_selected(tmp_path, monkeypatch):
+    """By lines of Vowpal Wabbit, in two passes: the session that a row names, and the one given for the row."""
+    learn, seen = importlib.import_module("daskfs.algorithms.mission.learn"), []
+    learners_of = learn.learners
+
+    def recorded(seed, rows, nulls, numbers, groups):
+        seen.append((rows.ids, nulls, groups))
+        return learners_of(seed, rows, nulls, numbers, groups)
+
+    monkeypatch.setattr(learn, "learners", recorded)
+    rng = np.random.default_rng(0)
+    session = rng.integers(0, 40, 600)
+    y = rng.random(40)[session] < 0.5
+    lines = [
+        f"{1 if label else -1} |w a{a} b{b} |session s{at}"
+        for label, at, a, b in zip(y, session, rng.integers(0, 30, 600), rng.integers(0, 30, 600), strict=True)
+    ]
+    (tmp_path / "rows.vw").write_text("\n".join(lines) + "\n")
+    dataset = daskfs.ingest(tmp_path / "rows.vw", tmp_path / "rows.zarr", "vw")
+    selection = daskfs.select(dataset, control(20, groups="session", passes=2), order="as-is")
+    assert len(selection.names) == 20
+    assert {name.partition("^")[0] for name in selection.names} == {"w"}
+    (ids, nulls, groups), (_, nulls_again, groups_again) = seen
+    assert len(ids) == 1_200  # two words a row
+    assert (nulls == nulls_again).all()
+    assert (groups == groups_again).all()
+    pairs = set(zip(session.tolist(), groups.tolist(), strict=True))
+    assert len(pairs) == len(dict(pairs)) == len(set(groups.tolist())) == len(set(session.tolist()))
+    assert all(len(set(nulls[session == at])) == 1 for at in range(40))
+
+
+def test_a_column_of_groups_is_not_selected_and_rows_without_a_group_are_refused(tmp_path):
+    rng = np.random.default_rng(0)
+    donor = rng.integers(0, 50, 1_000)
+    X, y = rng.normal(size=(1_000, 30)), donor % 2 == 0
+    selection = daskfs.select(np.column_stack([X, donor]), control(30), y, groups="x30")
+    assert "x30" not in selection.names
+    assert len(selection.names) == 30  # all others
+    lines = [f"{1 if row % 2 else -1} |w a{row % 7} |session s{row % 9}" for row in range(200)]
+    (tmp_path / "rows.vw").write_text("\n".join([*lines, "1 |w a3"]) + "\n")
+    dataset = daskfs.ingest(tmp_path / "rows.vw", tmp_path / "rows.zarr", "vw")
+    with pytest.raises(OptionError, match="groups: there are rows that belong to no group"):
+        daskfs.select(dataset, control(5, groups="session"))
+
+
+def test_groups_are_halved_together():
+    rng = np.random.default_rng(0)
+    groups, numbers = rng.integers(0, 300, 5_000).astype(np.uint64), np.arange(5_000)
+    rows = rows_of(
+        SparseBlock(0, np.arange(5_001), numbers.astype(np.uint64), np.ones(5_000, np.float32), np.ones(5_000)),
+        np.ones(5_000),
+    )
+    weights = np.array([own.weight for own in learners(0, rows, np.zeros(5_000), numbers, groups)])
+    assert (weights[0::4] + weights[2::4] == 1).all()
+    for group in np.unique(groups):
+        assert (np.ptp(weights[:, groups == group], axis=1) == 0).all()
+    assert abs(weights.mean() - 0.5) < 0.05
+    assert len({own.tobytes() for own in weights[::2]}) == N_LEARNERS // 2
+
+
+def test_groups_among_the_first_rows_exchange_their_targets():
+    """The target is the number of the group; all later groups take that of one of these."""
+    rng = np.random.default_rng(0)
+    group = np.concatenate([rng.permutation(np.repeat(np.arange(100), 5)), rng.integers(0, 400, 3_000)])
+    keys, y, state = group.astype(np.uint64) * np.uint64(10**15), group.astype(float), HalvesState([])
+    edges = [0, 500, 501, 1_700, 3_500]
+    taken = np.concatenate([state.permuted(y[a:b], a, 3, keys[a:b]) for a, b in pairwise(edges)])
+    of_group = {(own, other) for own, other in zip(group.tolist(), taken.tolist(), strict=True)}
+    assert len(of_group) == len(dict(of_group)) == 400  # one other group for each
+    first = {own: other for own, other in of_group if own < 100}
+    assert sorted(first.values()) == list(range(100))
+    assert sum(own == other for own, other in first.items()) < 6
+    assert set(taken) == set(range(100))
+    assert (state.permuted(y[501:1_700], 501, 3, keys[501:1_700]) == taken[501:1_700]).all()
+
+
 def test_limits_and_rows_that_say_nothing_are_refused(tmp_path):
     X, y = words(500)
     with pytest.raises(OptionError, match="max_fdr: needs error_control='halves'"):
@@ -245,10 +348,12 @@ def test_limits_and_rows_that_say_nothing_are_refused(tmp_path):
         control(10, max_false=0.5)
     with pytest.raises(OptionError, match="error_control: 'permuted' is none of halves"):
         daskfs.select(X, daskfs.Mission(10), y, error_control="permuted")
-    with pytest.raises(OptionError, match="groups of rows are only for Online Substitution"):
-        daskfs.select(X, control(10), y, groups=np.arange(500) // 2)
-    with pytest.raises(OptionError, match="groups: Mission has none: use OnlineSubstitution"):
-        daskfs.select(X, control(10), y, groups="x3")
+    with pytest.raises(OptionError, match="groups: needs error_control='halves'"):
+        daskfs.Mission(10, groups="session")
+    with pytest.raises(OptionError, match="groups: the dataset has no feature 'session'"):
+        daskfs.select(X, control(10), y, groups="session")
+    with pytest.raises(OptionError, match="groups: the first 500 rows are of 4 groups, and at least 5 have to"):
+        daskfs.select(X, control(10), y, groups=np.arange(500) % 4)
     X, y = words(9_000)
     sorted_rows = daskfs.write_dataset(tmp_path / "sorted.zarr", X[np.argsort(y)], np.sort(y))
     with (

@@ -214,7 +214,11 @@ class TestAwkwardColumns:
             features.append(algorithm.result(algorithm.end_pass(state)[0]).features.tolist())
         assert features[0] == features[1]
 
-    @pytest.mark.parametrize("n", [1, 2, 3, 5])
+    def test_a_single_row_is_refused(self, tmp_path):
+        with pytest.raises(OptionError, match=r"all 1 samples have the label 0\.5: there is nothing to tell apart"):
+            daskfs.select(store(tmp_path, np.ones((1, 6)), np.array([0.5])), daskfs.OnlineSubstitution(3))
+
+    @pytest.mark.parametrize("n", [2, 3, 5])
     def test_hardly_any_rows(self, tmp_path, n):
         X, y = np.random.default_rng(0).normal(size=(n, 6)), np.arange(n) * 0.7 + 0.5
         selection = daskfs.select(store(tmp_path, X, y), daskfs.OnlineSubstitution(3))

@@ -365,8 +365,15 @@ def test_how_many_are_false_with_rows_that_belong_together():
     shown = json.loads(run("visits.csv", *flags, "--json").stdout)
     assert shown["error_control"]["n_searched"] == 10
     assert len(shown["statistics"]["q_value"]) == shown["error_control"]["n_reported"] == len(shown["features"])
+    halved = run("visits.csv", *flags, "--set", "stability.pairs=10")
+    assert "stability: 20 halves in the passes of one selection" in halved.stderr
+    flags = ("-k", "10", "--label", "outcome", "--algorithm", "mission", "--error-control", "halves")
+    flags += ("--groups", "donor")
+    sparse = run("visits.csv", *flags)
+    assert "of 10 features" in sparse.output
+    assert not [name for name in names("visits-selected") if name.startswith("donor")]
     refused = run("visits.csv", *flags, "--set", "stability.pairs=2", code=2)
-    assert "stability.pairs: rows of a group would be in both halves" in refused.output
+    assert "stability.pairs: Mission halves groups of rows by --error-control halves alone" in refused.output
 
 
 def test_nothing_to_report_is_a_result_too():

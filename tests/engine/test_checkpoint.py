@@ -210,19 +210,6 @@ def test_seconds_of_a_pass_are_summed_over_interruptions(tmp_path, monkeypatch):
     assert after.history.seconds.values[0] >= kept.costs[-1].seconds + (dataset.n_blocks() - 9) * 0.02
 
 
-def test_a_checkpoint_of_a_version_that_did_not_tell_times_apart_resumes(tmp_path):
-    """Written by hand: what this version adds is taken out again."""
-    dataset, algorithm = small_dataset(tmp_path / "d"), Tangled()
-    expected = daskfs.select(dataset, algorithm)
-    with pytest.raises(Stop):
-        daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", progress=stopping_after(2 * dataset.n_blocks()))
-    place = Location(tmp_path / "c")
-    about, values = read_container(place, "checkpoint")
-    del values["spent"]
-    write_container(place, "checkpoint", about, values)
-    check_same(daskfs.select(dataset, algorithm, checkpoint=tmp_path / "c", resume=True), expected)
-
-
 @pytest.mark.parametrize("spent", [np.zeros((2, 2)), np.full((2, 5), np.inf), np.zeros(2), np.full((2, 5), np.nan)])
 def test_times_that_are_none_are_refused(tmp_path, spent):
     dataset, algorithm = small_dataset(tmp_path / "d"), Tangled()

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from toy_runs import Stop, local_cluster, stopping_after
 
 import daskfs
-from daskfs.engine.halves import FromHalves
+from daskfs.engine.halves import FromHalves, row_groups_of
 from daskfs.engine.run import halves_at_once, select_from_halves
 from daskfs.errors import OptionError
 from daskfs.protocol import ColumnBlock
@@ -88,6 +88,41 @@ def test_halves_of_a_pair_are_complementary_and_others_differ():
     algorithm = FromHalves(CASES["block"], SEEDS)
     parts = [algorithm._is_in(1, first, count) for first, count in ((0, 7), (7, 1), (8, 100), (108, 53))]
     assert np.flatnonzero(np.concatenate(parts)).tolist() == sorted(halves[1])
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_rows_of_a_group_are_in_the_same_half(tmp_path, kind):
+    """Column 0 has the number of the group, and each half is as if the other groups did not exist."""
+    X, y = problem()
+    X[:, 0] = group = np.random.default_rng(1).integers(0, 24, N)
+    y = group % 2 == 0
+    if kind == "dense":
+        dataset = daskfs.write_dataset(tmp_path / "d.zarr", X, y)
+    else:
+        daskfs.write_dataset(tmp_path / "rows.zarr", sp.csr_array(X), y)
+        dataset = daskfs.transpose(tmp_path / "rows.zarr", tmp_path / "d.zarr")
+    algorithm = daskfs.OnlineSubstitution(K, error_control="permuted", groups="x0")
+    halves = FromHalves(algorithm, SEEDS, row_groups_of(dataset, algorithm))
+    selections, in_half = select_from_halves(dataset, algorithm, SEEDS), []
+    for number, (selection, seed) in enumerate(zip(selections, SEEDS, strict=True)):
+        rows = np.flatnonzero(halves._is_in(number, 0, N))
+        in_half.append(set(group[rows].tolist()))
+        assert 0.35 * N < len(rows) < 0.65 * N
+        data = X[rows] if kind == "dense" else sp.csr_array(X[rows])
+        alone = daskfs.select(data, algorithm, y[rows], seed=seed)
+        assert (selection.names, "x0" in selection.names) == (alone.names, False)
+        np.testing.assert_allclose(selection.weights, alone.weights, rtol=1e-5)
+    assert not in_half[0] & in_half[1]
+    assert in_half[0] | in_half[1] == in_half[2] | in_half[3] == set(range(24))
+    assert in_half[0] not in (in_half[2], in_half[3])
+
+
+def test_halves_of_few_groups_are_refused(tmp_path):
+    X, y = problem()
+    X[:, 0] = np.arange(N) % 4
+    dataset = daskfs.write_dataset(tmp_path / "d.zarr", X, y)
+    with pytest.raises(OptionError, match="groups: halves of 4 groups say nothing; give 5 at least"):
+        select_from_halves(dataset, daskfs.OnlineSubstitution(K, error_control="permuted", groups="x0"), SEEDS)
 
 
 @pytest.mark.parametrize("name", ["block", "mission", "univariate"])

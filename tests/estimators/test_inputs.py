@@ -81,7 +81,11 @@ def test_the_selection_of_select(estimator, algorithm, form, tmp_path):
     assert estimator.n_features_in_ == 40
     assert (list(getattr(estimator, "feature_names_in_", [])) == NAMES) == (form in NAMED)
     if hasattr(estimator, "predict"):
-        assert np.array_equal(estimator.predict(X), expected.predict(LEARNED.get(form, lambda X: X)(X)))
+        given, other = estimator.predict(X), expected.predict(LEARNED.get(form, lambda X: X)(X))
+        if is_classifier(estimator):
+            assert given.tolist() == other.tolist()
+        else:  # BLAS may sum in another order, as matrices lie in memory
+            np.testing.assert_allclose(given, other, rtol=1e-12)
         assert estimator.score(X, y) > 0.3
 
 

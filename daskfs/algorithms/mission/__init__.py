@@ -52,7 +52,14 @@ from daskfs.algorithms.mission.calibration import (
 )
 from daskfs.algorithms.mission.feature_kernels import compile_scaling
 from daskfs.algorithms.mission.fit import load_scipy
-from daskfs.algorithms.mission.halves import N_LEARNERS, HalvesState, check_halves, check_order, with_error_control
+from daskfs.algorithms.mission.halves import (
+    N_LEARNERS,
+    HalvesState,
+    check_halves,
+    check_order,
+    group_features,
+    with_error_control,
+)
 from daskfs.algorithms.mission.learn import (
     calibrate,
     judge_halves,
@@ -60,6 +67,8 @@ from daskfs.algorithms.mission.learn import (
     learn,
     learn_halves,
     merge_learned,
+    scaled_rows,
+    without_groups,
 )
 from daskfs.algorithms.mission.memory_kernels import ROWS, TARGETS, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_back_share, is_held_back, only_selected
@@ -72,7 +81,6 @@ from daskfs.algorithms.mission.rows import (
     idf_of,
     ignore_rows,
     join_rows,
-    multiply_values,
     name_spaces_of,
     read_only,
     rows_of,
@@ -81,7 +89,7 @@ from daskfs.algorithms.mission.rows import (
     unusable_value,
     windows,
 )
-from daskfs.algorithms.mission.scaling import Scaling, scale_rows
+from daskfs.algorithms.mission.scaling import Scaling
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.algorithms.mission.state import (
     HISTORY,
@@ -179,6 +187,9 @@ class Mission(Algorithm):
         With error control: of the `n_select` features only those with at most this q-value are reported, such as 0.1.
     max_false
         With error control: only as many features are reported that at most so many of them are expected to be false.
+    groups
+        With error control: the name of the feature or name space that says which rows belong together, such as those of
+        a session. Groups are halved and permuted as a whole, and what names them is not selected.
     balanced
         Predict classes as if all of them were equally frequent, for the best balanced accuracy where some are rare. The
         weights, scores and probabilities stay as they are; only the threshold of predictions moves.
@@ -214,6 +225,7 @@ class Mission(Algorithm):
     error_control: Literal["halves"] | None = None
     max_fdr: float | None = None
     max_false: float | None = None
+    groups: str | None = None
     balanced: bool = False
 
     def __post_init__(self) -> None:
@@ -240,12 +252,16 @@ class Mission(Algorithm):
             raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
         if self.error_control is not None:
             check_choice("error_control", self.error_control, Literal["halves"])
+        elif self.groups is not None:
+            raise OptionError("groups: needs error_control='halves'")
         is_on = self.error_control is not None
         check_limits(self.max_fdr, self.max_false, "halves", is_on, n_null=1, n_select=self.n_select)
 
     @property
     def sharing(self) -> Sharing:
         if not has_sketch(self):
+            return Sharing()
+        if self.groups is not None:  # of several shards, each would permute the targets of a group in its own way
             return Sharing()
         # Shards drift apart with fewer merges. 16 MB are some 40 ms of learning, four times what a merge takes.
         return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
@@ -307,7 +323,7 @@ class Mission(Algorithm):
 
     def rehearse(self, meta: Meta) -> bool:
         refit: Any = "auto" if self._fits_at_once(meta) else min(self.n_refits, 1)
-        plain = replace(self, error_control=None, max_fdr=None, max_false=None)
+        plain = replace(self, error_control=None, max_fdr=None, max_false=None, groups=None)
         small = replace(plain, n_select=2, width=16, passes=1, refit=refit, idf=False)
         _run_on_few_rows(replace(small, keep=(), interactions=None))
         compile_scaling()  # which few rows do not need
@@ -336,7 +352,7 @@ class Mission(Algorithm):
             history=np.full((len(self._stages), len(HISTORY)), np.nan),
             counts=RowCounts.empty(self.width) if self.idf else None,
             name_spaces=name_spaces_of(self.interactions, meta),
-            halves=None if self.error_control is None else self._start_halves(n_scores, room),
+            halves=None if self.error_control is None else self._start_halves(n_scores, room, meta),
         )
 
     def update(self, state: MissionState, block: Block) -> MissionState:
@@ -435,7 +451,7 @@ class Mission(Algorithm):
 
     def _windows(self, state: MissionState, rows: SparseRows, first: int) -> Iterator[SparseRows]:
         """Yield windows of rows with scaled values, idf factors and pairs; `first` is the number of the first row."""
-        return windows(_scaled(state, rows), state.name_spaces, first)
+        return windows(scaled_rows(state, rows), state.name_spaces, first)
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
         """Learn rows, or buffer the first rows until there are enough rows to calibrate the step size."""
@@ -470,8 +486,9 @@ class Mission(Algorithm):
             first_rows = take_rows(first_rows, order)
         if state.calibration is None:
             if is_scaled(self):
-                state.scaling = Scaling.measure(first_rows, self.intercept and self.interactions is None)
-            scaled, are_all = _scaled(state, first_rows), enough is None
+                learned = without_groups(state, first_rows)
+                state.scaling = Scaling.measure(learned, self.intercept and self.interactions is None)
+            scaled, are_all = scaled_rows(state, first_rows), enough is None
             state.calibration = calibrate(self, state, scaled, state.buffer_start, are_all)
         state = self._learn(state, first_rows, state.buffer_start)
         state = self._learn(state, others, state.buffer_start + count)
@@ -487,8 +504,10 @@ class Mission(Algorithm):
                 raise unusable_value(rows, first)
         return state
 
-    def _start_halves(self, n_scores: int, room: int) -> HalvesState:
-        return HalvesState([empty_memory(self, n_scores, room) for _ in range(N_LEARNERS)])
+    def _start_halves(self, n_scores: int, room: int, meta: Meta) -> HalvesState:
+        check_halves(self, meta)
+        memories = [empty_memory(self, n_scores, room) for _ in range(N_LEARNERS)]
+        return HalvesState(memories, group_ids=group_features(self, meta), row_groups=meta.row_groups())
 
     def _start_refit(self, state: MissionState) -> None:
         """Keep only the weights of the selected features, in small hash tables, and drop the sketch."""
@@ -514,10 +533,6 @@ class Mission(Algorithm):
                 state.memory.totals[ROWS] += len(part.y)
             done += len(part.y)
         return state
-
-
-def _scaled(state: MissionState, rows: SparseRows) -> SparseRows:
-    return multiply_values(scale_rows(rows, state.scaling), state.idf)
 
 
 def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:

@@ -17,6 +17,9 @@ All learners have the calibration of the learner of all rows. The halves follow 
 cut. To permute all targets one would have to know them before the first row is learned. Therefore the permuted target
 is *resampled*: the first rows, which are learned together, exchange their targets, and every other row takes the target
 of some row before it, among the first `POOL` rows. Of several shards each has first rows of its own.
+
+Rows of a group are in the same half of every pair. The groups among the first rows exchange their targets, and every
+other group takes those of one of them: each of its rows that of any row of this group.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.error_control import count_reported, permutation, q_values, random_words
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.mission.calibration import FIRST_ROWS, are_few
 from daskfs.algorithms.mission.memory_kernels import COUNT, Memory, SparseRows
-from daskfs.algorithms.mission.rows import ignore_rows, read_only
+from daskfs.algorithms.mission.rows import ignore_rows, keys_of_groups, read_only
 from daskfs.errors import OptionError
 from daskfs.protocol import ErrorControl, Meta, Result
 
@@ -46,7 +50,10 @@ N_LEARNERS = 4 * N_PAIRS
 """Learners of halves: of every pair, two for the target and two for the permuted target."""
 POOL = FIRST_ROWS
 """Rows from which all others take their targets, if there are as many."""
-_ORDER, _DRAWS, _SALTS, _HALVES = 0, 1, 2**32, 2**32 + 1  # streams of random words, the last of them for every pair
+FEWEST_GROUPS = 5
+"""Groups among the first rows: a permutation of fewer leaves more than a fifth of the rows in place."""
+_ORDER, _DRAWS, _MEMBERS, _SALTS, _HALVES = 0, 1, 2, 2**32, 2**32 + 1  # streams of words, the last one for every pair
+_NO_GROUPS, _NO_IDS = np.empty(0, np.uint64), np.empty(0, np.uint64)
 
 
 @dataclass(slots=True)
@@ -58,6 +65,8 @@ class TargetPool:
     n_together: int
     """How many rows were learned together, and exchange their targets."""
     targets: Floats
+    groups: NDArray[np.uint64] = field(default_factory=_NO_GROUPS.copy)
+    """The group of each of these rows, of which there are only those learned together; empty without groups."""
 
     def grow(self, y: Floats, first: int) -> None:
         """Add the targets y of the rows from row `first` on, if they come next and there is room."""
@@ -75,6 +84,18 @@ class TargetPool:
         drawn: Floats = self.targets[source]
         return drawn
 
+    def draw_by_group(self, numbers: NDArray[np.int64], groups: NDArray[np.uint64], seed: int) -> Floats:
+        """Return the permuted targets of the rows with these numbers, which belong to these groups."""
+        known, code, sizes = np.unique(self.groups, return_inverse=True, return_counts=True)
+        source = (random_words(seed, _DRAWS, groups) % np.uint64(len(known))).astype(np.int64)
+        at = np.minimum(np.searchsorted(known, groups), len(known) - 1)
+        is_known = known[at] == groups
+        source[is_known] = permutation(seed, _ORDER, len(known))[at[is_known]]
+        member = (random_words(seed, _MEMBERS, numbers) % sizes[source].astype(np.uint64)).astype(np.int64)
+        rows = np.argsort(code, kind="stable")[(np.cumsum(sizes) - sizes)[source] + member]
+        drawn: Floats = self.targets[rows]
+        return drawn
+
 
 @dataclass(slots=True)
 class HalvesState:
@@ -90,13 +111,28 @@ class HalvesState:
     """How many halves chose each of `features`."""
     null_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """How many halves chose each feature that any chose with the permuted target."""
+    group_ids: NDArray[np.uint64] = field(default_factory=_NO_IDS.copy)
+    """The features that say to which group a row belongs, ascending, which are not learned; empty without groups."""
+    row_groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """The group of every row, if it was given for rows and not as a feature."""
 
-    def permuted(self, y: Floats, first: int, seed: int) -> Floats:
+    def groups_of(self, rows: SparseRows, first: int) -> NDArray[np.uint64]:
+        """Return the groups of consecutive rows from row `first` on; nothing without groups."""
+        if len(self.group_ids):
+            return keys_of_groups(rows, self.group_ids)
+        return self.row_groups[first : first + len(rows.y)].astype(np.uint64)
+
+    def permuted(self, y: Floats, first: int, seed: int, groups: NDArray[np.uint64] = _NO_GROUPS) -> Floats:
         """Return the permuted targets of consecutive rows from row `first` on, whose targets are y.
 
-        The rows of the first call exchange their targets. A row takes its target from the last pool that begins before
-        it, so that it has the same one in every pass.
+        The rows of the first call exchange their targets, and where there are `groups` of rows, these do. A row takes
+        its target from the last pool that begins before it, so that it has the same one in every pass.
         """
+        if len(groups):
+            if not self.pools:
+                check_groups(groups)
+                self.pools = [TargetPool(first, len(y), y.copy(), groups)]
+            return self.pools[0].draw_by_group(np.arange(first, first + len(y)), groups, seed)
         if not self.pools:
             self.pools = [TargetPool(first, len(y), y[:0])]
         if len(self.pools) == 1:
@@ -118,7 +154,9 @@ def check_halves(params: Mission, meta: Meta) -> None:
         "interactions have not been studied: leave them out": params.interactions is not None,
         "fading has not been studied: leave it out": params.fading > 0,
         "rows with weights cannot change places: write the data without weights": meta.weighted,
-        "groups of rows are only for Online Substitution: use OnlineSubstitution": len(meta.row_groups()) > 0,
+        "workers of a cluster cannot share groups given for rows: make them a column of the data and pass its name": (
+            meta.n_shards > 1 and len(meta.row_groups()) > 0
+        ),
     }
     for reason, applies in reasons.items():
         if applies:
@@ -134,31 +172,50 @@ def check_order(params: Mission, meta: Meta) -> None:
         )
 
 
+def group_features(params: Mission, meta: Meta) -> NDArray[np.uint64]:
+    """Return the features that say to which group a row belongs, ascending."""
+    return _NO_IDS if params.groups is None else np.sort(kept_features([params.groups], meta, "groups"))
+
+
+def check_groups(groups: NDArray[np.uint64]) -> None:
+    """Raise OptionError if too few groups are among the first rows, whose groups are given."""
+    n_groups = len(np.unique(groups))
+    if n_groups < FEWEST_GROUPS:
+        raise OptionError(
+            f"groups: the first {len(groups):,} rows are of {n_groups} groups, and at least {FEWEST_GROUPS} have to "
+            "exchange their targets: give more groups, or put the rows in random order with daskfs shuffle"
+        )
+
+
 def salts(seed: int) -> NDArray[np.uint64]:
     """Return a salt of 63 bits for every learner, as ids of features have."""
     return random_words(seed, _SALTS, np.arange(N_LEARNERS)) >> np.uint64(1)
 
 
-def is_in_first_half(seed: int, pair: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which rows are in the first half of a pair; of rows 2i and 2i + 1, one is.
+def is_in_first_half(
+    seed: int, pair: int, rows: NDArray[np.int64], groups: NDArray[np.uint64] = _NO_GROUPS
+) -> NDArray[np.bool_]:
+    """Return which rows are in the first half of a pair; of rows 2i and 2i + 1, one is. A group is in it as a whole.
 
     >>> first, second = is_in_first_half(0, 0, np.arange(0, 100, 2)), is_in_first_half(0, 0, np.arange(1, 100, 2))
     >>> bool((first ^ second).all()), 15 < int(first.sum()) < 35
     (True, True)
     """
-    bits = random_words(seed, _HALVES + pair, rows // 2) >> np.uint64(63)
-    is_in: NDArray[np.bool_] = (bits.astype(np.int64) ^ (rows & 1)) == 0
+    bits = random_words(seed, _HALVES + pair, groups if len(groups) else rows // 2) >> np.uint64(63)
+    is_in: NDArray[np.bool_] = (bits.astype(np.int64) ^ (0 if len(groups) else rows & 1)) == 0
     return is_in
 
 
-def learners(seed: int, rows: SparseRows, nulls: Floats, numbers: NDArray[np.int64]) -> Iterator[SparseRows]:
+def learners(
+    seed: int, rows: SparseRows, nulls: Floats, numbers: NDArray[np.int64], groups: NDArray[np.uint64] = _NO_GROUPS
+) -> Iterator[SparseRows]:
     """Yield the rows as each learner learns them: those of its half, with its target and its salt.
 
-    The arguments are the permuted targets of the rows, and the numbers of the rows.
+    The arguments are the permuted targets of the rows, the numbers of the rows, and their groups, if there are any.
     """
     salt = iter(salts(seed))
     for pair in range(N_PAIRS):
-        is_in_first = is_in_first_half(seed, pair, numbers)
+        is_in_first = is_in_first_half(seed, pair, numbers, groups)
         for others in (~is_in_first, is_in_first):
             half = ignore_rows(rows, others)
             for y in (rows.y, nulls):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,14 @@ from daskfs.algorithms.mission.memory_kernels import (
     read_weights,
 )
 from daskfs.algorithms.mission.paper_kernels import learn_sketch, learn_sketch_fast
-from daskfs.algorithms.mission.rows import multiply_values, outside_of, slice_rows, take_rows, windows
+from daskfs.algorithms.mission.rows import (
+    multiply_values,
+    outside_of,
+    slice_rows,
+    take_rows,
+    windows,
+    without_features,
+)
 from daskfs.algorithms.mission.scaling import Scaling, in_units_of, scale_rows, units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
@@ -118,6 +126,16 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     return calibration
 
 
+def without_groups(state: MissionState, rows: SparseRows) -> SparseRows:
+    """Return the rows without the features that name groups of rows, if there are any."""
+    return rows if state.halves is None else without_features(rows, state.halves.group_ids)
+
+
+def scaled_rows(state: MissionState, rows: SparseRows) -> SparseRows:
+    """Return the rows as they are learned: with scaled values and idf factors, without features that name groups."""
+    return multiply_values(scale_rows(without_groups(state, rows), state.scaling), state.idf)
+
+
 def learn_halves(
     params: Mission, state: MissionState, rows: SparseRows, first: int, order: NDArray[np.int64] | None = None
 ) -> None:
@@ -128,13 +146,15 @@ def learn_halves(
     halves = state.halves
     if halves is None or not len(rows.y):
         return
-    nulls, numbers = halves.permuted(rows.y, first, state.seed), np.arange(first, first + len(rows.y))
+    groups, numbers = halves.groups_of(rows, first), np.arange(first, first + len(rows.y))
+    nulls = halves.permuted(rows.y, first, state.seed, groups)
     if order is not None:
         rows, nulls, numbers = take_rows(rows, order), nulls[order], numbers[order]
-    rows = multiply_values(scale_rows(rows, state.scaling), state.idf)
+        groups = groups[order] if len(groups) else groups
+    rows = scaled_rows(state, rows)
     rows = rows._replace(outside=outside_of(rows))  # by ids without salts
     rule = rule_of(params, state.room, state.calibration, state.n_shards)
-    for memory, own in zip(halves.memories, learners(state.seed, rows, nulls, numbers), strict=True):
+    for memory, own in zip(halves.memories, learners(state.seed, rows, nulls, numbers, groups), strict=True):
         _learn_memory(params, memory, rule, own)
 
 
@@ -206,7 +226,7 @@ def _merge_halves(
             of_shards = [with_salt(memory, salt) for memory in units]
         memories.append(_merge_memories(params, of_shards, shards, states[0].room))
     pools = {pool.first: copy_state(pool) for _, halves in parts for pool in halves.pools}
-    return HalvesState(memories, [pools[first] for first in sorted(pools)])
+    return replace(parts[0][1], memories=memories, pools=[pools[first] for first in sorted(pools)])
 
 
 def _merge_memories(params: Mission, memories: Sequence[Memory], shards: Sequence[int], room: int) -> Memory:

@@ -28,7 +28,7 @@ REGISTRATION = Registration(
         Estimator(
             role="selector",
             summary="Keep the columns with the largest weights, from sparse rows of any width",
-            omits=("balanced",),
+            omits=("groups", "balanced"),
             loss="auto",
             refuses={"interactions": "products of two features are no columns to keep; use MissionClassifier"},
             example="""
@@ -41,6 +41,7 @@ array([  7, 200])""",
         Estimator(
             role="classifier",
             summary="Tell classes apart by a few features of sparse rows of any width",
+            omits=("groups",),
             loss="auto",
             example="""
 >>> X = np.random.default_rng(0).normal(size=(2000, 50))
@@ -54,12 +55,12 @@ array([  7, 200])""",
         Estimator(
             role="regressor",
             summary="Predict a number from a few features of sparse rows of any width",
-            omits=("per_class", "balanced"),
+            omits=("per_class", "groups", "balanced"),
             example="""
 >>> X = np.random.default_rng(0).normal(size=(2000, 50))
 >>> MissionRegressor(2, width=2**10, passes=3).fit(X, X[:, 3] - 2 * X[:, 7]).selection_.names
 ['x7', 'x3']""",
         ),
     ),
-    batches_refuse=("refit", "idf", "fading", "error_control", "max_fdr", "max_false", "balanced"),
+    batches_refuse=("refit", "idf", "fading", "error_control", "max_fdr", "max_false", "groups", "balanced"),
 )

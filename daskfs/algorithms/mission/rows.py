@@ -97,6 +97,42 @@ def ignore_rows(rows: SparseRows, which: NDArray[np.bool_]) -> SparseRows:
     return read_only(*rows._replace(weight=np.where(which, np.float32(0), weight)))
 
 
+def without_features(rows: SparseRows, features: NDArray[np.uint64]) -> SparseRows:
+    """Return the rows without some features, given ascending ids of these."""
+    if not len(features):
+        return rows
+    stay = ~_are_in(rows.ids, features)
+    indptr = np.concatenate([[0], np.cumsum(stay)])[rows.indptr]
+    ids, values, outside, pairs = (
+        array[stay] if len(array) else array for array in (rows.ids, rows.values, rows.outside, rows.pairs)
+    )
+    return read_only(indptr, ids, values, outside, pairs, rows.y, rows.weight, rows.units)
+
+
+def keys_of_groups(rows: SparseRows, features: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return a number for the group of every row: which of several features it has, or the value of one feature.
+
+    Raise OptionError if a row has no group.
+    """
+    entries = np.flatnonzero(_are_in(rows.ids, features))
+    row = np.searchsorted(rows.indptr, entries, side="right") - 1
+    keys = np.zeros(len(rows.y), np.uint64)
+    if len(features) == 1:  # 0 where it is not stored
+        keys[row] = rows.values[entries].astype(np.float64).view(np.uint64)
+        return keys
+    keys[row] = rows.ids[entries] + np.uint64(1)
+    if not keys.all():
+        raise OptionError("groups: there are rows that belong to no group; leave them out")
+    return keys
+
+
+def _are_in(ids: NDArray[np.uint64], features: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which ids are among some features, given ascending."""
+    at = np.minimum(np.searchsorted(features, ids), len(features) - 1)
+    are_in: NDArray[np.bool_] = features[at] == ids
+    return are_in
+
+
 def are_usable(rows: SparseRows) -> NDArray[np.bool_]:
     """Return a mask of the values that are finite and have a finite square."""
     with np.errstate(over="ignore"):

@@ -188,7 +188,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     if params.error_control is not None:
         block_entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
         halves = N_LEARNERS * refitting + 8 * 8 * POOL + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
-        learning += halves
+        learning += halves + 16 * len(meta.row_groups())
     buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
