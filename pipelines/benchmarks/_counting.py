@@ -58,7 +58,7 @@ class Counting(AsynchronousAlgorithm):
         return state
 
     def merge(self, states: Sequence[State]) -> State:
-        filler, blocks = (np.maximum.reduce([getattr(one, name) for one in states]) for name in ("filler", "blocks"))
+        filler, blocks = (np.maximum.reduce([getattr(state, name) for state in states]) for name in ("filler", "blocks"))
         return Counted(filler, blocks, states[0].version, states[0].passes, 0, states[0].objectives)
 
     def view(self, state: State, worker: int) -> State:
@@ -89,8 +89,8 @@ class Counting(AsynchronousAlgorithm):
 
     def result(self, state: State) -> Result:
         counts, offers = state.objectives[::2].tolist(), state.objectives[1::2].tolist()
-        history = [{"objective": count, "offers": made} for count, made in zip(counts, offers, strict=True)]
-        return Result(np.zeros(1, np.uint64), np.zeros(1), np.zeros(1), None, history)
+        history = [{"objective": count, "offers": n_offers} for count, n_offers in zip(counts, offers, strict=True)]
+        return Result(np.zeros(1, np.uint64), np.ones(1), np.zeros(1), None, history)
 
     def nbytes(self, meta: Meta) -> int:
         return self.state_bytes
