@@ -47,7 +47,7 @@ def keep_a_worker(client: Client) -> Iterator[None]:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return what the scheduler knows of its workers, by their addresses."""
     scheduler: Any = client.scheduler
-    workers: dict[str, Any] = call(client, partial(scheduler.identity, n_workers=-1))["workers"]
+    workers: dict[str, Any] = call(client, scheduler.identity)["workers"]
     return workers
 
 
