@@ -230,8 +230,8 @@ class TableOptions(Format):
     ) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
 
-        The sample is the first rows of about `n_rows`. The numbers of text files (`is_text`) have no type, and float32
-        is good enough for them.
+        The `sample` holds the first of about `n_rows` rows. Numbers in text files (`is_text`) have no type, and float32
+        is precise enough for them.
         """
         kinds = {column.name: kind_of(column.type) for column in sample.schema}
         kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
@@ -301,14 +301,14 @@ class TableOptions(Format):
         )
 
     def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
-        """Return the format of dates, and whether it is unsure, of those columns whose texts are all dates."""
+        """Return the date format, and whether it is unsure, of each column in `names` whose texts are all dates."""
         formats = {
             name: _find_date_format(sample[name], self.date_format) for name in sample.schema.names if name in names
         }
         return {name: date_format for name, date_format in formats.items() if date_format is not None}
 
     def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
-        """Return the kind of the labels. Raise OptionError for several columns of labels that are not all numeric."""
+        """Return the kind of the labels. Raise OptionError for several columns of labels, unless all hold numbers."""
         texts = [name for name in self.label_columns if kinds[name] not in (NUMERIC, BOOLEAN)]
         if self.targets is not None and (texts or self.labels == "strings"):
             why = f"{some_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
@@ -342,7 +342,7 @@ class TableOptions(Format):
         )
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
-        """Return what was decided for every column: its kind, its gaps, and what fills them."""
+        """Return for every column its kind, its number of gaps, and the value that fills the gaps."""
         rows, formats = [], dict(self.date_formats)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
@@ -458,9 +458,10 @@ def _trimmed(column: pa.Array) -> pa.Array:
 
 
 def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
-    """Return the format of the dates that all texts of a column are, and whether it is unsure; None for other texts.
+    """Return the date format of a column and whether it is unsure, or None if not all texts are dates of one format.
 
-    The format is the given one, "" for ISO 8601, or an order that is unsure if day and month can be exchanged.
+    The format is `given`, "" for ISO 8601, or an order of day, month and year. An order is unsure if day and month can
+    be exchanged.
     """
     if kind_of(column.type) != CATEGORICAL or column.null_count == len(column):
         return None
@@ -474,7 +475,7 @@ def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
 
 
 def _kind_of_texts(column: pa.Array) -> str:
-    """Return BOOLEAN or TIME if all texts of a column are of this kind and there is a text, else CATEGORICAL."""
+    """Return BOOLEAN or TIME if all texts of a column are of this kind, and CATEGORICAL otherwise or without texts."""
     if column.null_count == len(column):
         return CATEGORICAL
     texts = arrow("pyarrow.compute").utf8_lower(column.drop_null().cast(arrow().string()))
@@ -500,7 +501,7 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
 
 
 def _refuse_stray_texts(column: pa.Array, name: str) -> None:
-    """Raise OptionError if nearly all texts of a column are numbers, of which there are too many to be categories."""
+    """Raise OptionError if nearly all texts of a column are numbers, with too many distinct ones for categories."""
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
     if not len(texts):
         return
@@ -516,7 +517,7 @@ def _refuse_stray_texts(column: pa.Array, name: str) -> None:
 
 
 def _check_label(column: pa.Array, name: str, kind: str) -> None:
-    """Raise OptionError if the labels of a column of some kind are numbers in another form, or dates."""
+    """Raise OptionError if a column of labels holds dates, times, or numbers with decimal commas."""
     if kind == CATEGORICAL:
         _refuse_decimal_commas(column, name, "--labels strings")
     if kind in (DATE, TIME) or _find_date_format(column, "") is not None:
@@ -525,7 +526,7 @@ def _check_label(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:
-    """Return whether a column of the first of about `n_rows` rows tells rows apart, and says nothing about them."""
+    """Return whether a column only identifies rows, judging by the first of about `n_rows` rows."""
     values = column.drop_null()
     if kind == CATEGORICAL and len(values):
         texts = as_texts(values)
@@ -562,7 +563,7 @@ def _check_castable(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
-    """Return whether float32 holds every number of a column's type exactly; of dates, whether they are whole days."""
+    """Return whether float32 holds a column exactly: every number of its type, or its dates if they are whole days."""
     types, type = arrow("pyarrow.types"), column.type
     if kind == BOOLEAN:
         return True
@@ -576,7 +577,7 @@ def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
 
 
 def _later_first_days(sample: pa.Table | pa.RecordBatch, formats: Mapping[str, str]) -> dict[str, str]:
-    """Return the formats of columns of dates that are no whole days, with the day of the earliest date in `sample`."""
+    """Return formats that count seconds from the day of the earliest date, for columns of dates with times of day."""
     later = {}
     for name, date_format in formats.items():
         if not _fits_float32(sample[name], DATE, date_format):
