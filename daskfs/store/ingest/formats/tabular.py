@@ -233,46 +233,24 @@ class TableOptions(Format):
         The `sample` holds the first of about `n_rows` rows. Numbers in text files (`is_text`) have no type, and float32
         is precise enough for them.
         """
-        kinds = {column.name: kind_of(column.type) for column in sample.schema}
-        kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
-        kinds |= (
-            dict.fromkeys((*self.dates, *self.iso_dates), DATE)
-            | dict.fromkeys(self.booleans, BOOLEAN)
-            | dict.fromkeys(self.times, TIME)
-        )
-        declared = {*self.numeric, *self.categorical, *self.dates}
+        kinds = self._declared_kinds(sample)
         features = [name for name in columns if name not in self.label_columns and name not in self.ignore]
-        texts = {name for name in features if kinds[name] == CATEGORICAL and name not in declared}
+        texts = {name for name in features if kinds[name] == CATEGORICAL and name not in self._declared}
         formats = dict(self.date_formats) | (dict.fromkeys(self.dates, self.date_format) if self.date_format else {})
         dates = self._find_dates(sample, texts.union(self.dates).difference(formats))
         formats |= {name: date_format for name, (date_format, _) in dates.items() if date_format}
         kinds |= dict.fromkeys(dates, DATE)
         for name in features:
             if name in texts and name not in dates:
-                kinds[name] = _kind_of_texts(sample[name])
-                if kinds[name] == CATEGORICAL:
-                    _refuse_decimal_commas(sample[name], name, f"--categorical or --ignore {name}")
-                    _refuse_stray_texts(sample[name], name)
+                kinds[name] = _kind_of_undated_texts(sample[name], name)
             _check_castable(sample[name], name, kinds[name])
         for name in self.label_columns if self.labels == "auto" else ():
             _check_label(sample[name], name, kinds[name])
-        kept = {*declared, *self.include}
-        identifiers = [
-            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
-        ]
+        identifiers = self._find_identifiers(sample, features, kinds, n_rows)
         features = [name for name in features if name not in identifiers]
-        if not features:
-            raise OptionError(
-                f"{some_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
-                "pass --include with those to keep"
-            )
         numeric = tuple(name for name in features if kinds[name] != CATEGORICAL)
         categorical = tuple(name for name in features if kinds[name] == CATEGORICAL)
-        dense = self.table == "dense" or (self.table == "auto" and not categorical)
-        if dense and categorical:
-            raise OptionError(f"no dense table with text ({some_names(categorical)}): pass --table sparse or --ignore")
-        if not dense and self.dtype == "float64":
-            raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
+        dense = self._is_dense(categorical)
         to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
         exact = all(_fits_float32(sample[name], kinds[name], formats.get(name, "")) for name in to_fit)
         dtype = _unless_auto(self.dtype, "float32" if exact else "float64")
@@ -299,6 +277,42 @@ class TableOptions(Format):
             table="dense" if dense else "sparse",
             dtype=dtype,
         )
+
+    @property
+    def _declared(self) -> set[str]:
+        """The columns of which the user gave the kind."""
+        return {*self.numeric, *self.categorical, *self.dates}
+
+    def _declared_kinds(self, sample: pa.Table | pa.RecordBatch) -> dict[str, str]:
+        """Return the kind of every column that the options declare, or else the kind of the column's Arrow type."""
+        kinds = {column.name: kind_of(column.type) for column in sample.schema}
+        kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
+        kinds |= dict.fromkeys((*self.dates, *self.iso_dates), DATE)
+        return kinds | dict.fromkeys(self.booleans, BOOLEAN) | dict.fromkeys(self.times, TIME)
+
+    def _find_identifiers(
+        self, sample: pa.Table | pa.RecordBatch, features: Sequence[str], kinds: Mapping[str, str], n_rows: float
+    ) -> list[str]:
+        """Return the columns that only identify rows. Raise OptionError if no other column is left."""
+        kept = {*self._declared, *self.include}
+        identifiers = [
+            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
+        ]
+        if len(identifiers) == len(features):
+            raise OptionError(
+                f"{some_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
+                "pass --include with those to keep"
+            )
+        return identifiers
+
+    def _is_dense(self, categorical: Sequence[str]) -> bool:
+        """Return whether to store a dense table. Raise OptionError if other options contradict this."""
+        dense = self.table == "dense" or (self.table == "auto" and not categorical)
+        if dense and categorical:
+            raise OptionError(f"no dense table with text ({some_names(categorical)}): pass --table sparse or --ignore")
+        if not dense and self.dtype == "float64":
+            raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
+        return dense
 
     def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
         """Return the date format, and whether it is unsure, of each column in `names` whose texts are all dates."""
@@ -472,6 +486,15 @@ def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
             continue
         return date_format, False
     return order_of(_trimmed(column))
+
+
+def _kind_of_undated_texts(column: pa.Array, name: str) -> str:
+    """Return the kind of a column of texts that are no dates. Raise OptionError for texts that look like numbers."""
+    kind = _kind_of_texts(column)
+    if kind == CATEGORICAL:
+        _refuse_decimal_commas(column, name, f"--categorical or --ignore {name}")
+        _refuse_stray_texts(column, name)
+    return kind
 
 
 def _kind_of_texts(column: pa.Array) -> str:
