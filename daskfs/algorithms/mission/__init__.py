@@ -450,7 +450,7 @@ class Mission(Algorithm):
         return rows_of(block, y)
 
     def _windows(self, state: MissionState, rows: SparseRows, first: int) -> Iterator[SparseRows]:
-        """Yield windows of rows from row `first` on, scaled, times idf factors, and with pairs of features."""
+        """Yield windows of rows from row `first` on, with scaled values, idf factors and pairs of features applied."""
         return windows(scaled_rows(state, rows), state.name_spaces, first)
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:

@@ -1,14 +1,14 @@
 """Units of features: MISSION learns from values that do not depend on the units in which features are measured.
 
-The first rows tell the features that are in most rows. Values v of these *numeric* features become (v − mean) /
-standard deviation.
+Features that are in most of the first rows are called *numeric*. Their values v become (v − mean) / standard deviation.
 
 Values of other features are divided by the mean size of the feature's values in the first rows. There are 2¹⁶ slots for
-these units: see `unit_kernels`. Features without a slot, which are rare or always of one size, as words are, count as
-−1 or +1 as long as they are outside the tables. A table keeps the unit of each of its features; one that enters without
-a slot has the size of the value with which it entered.
+these units: see `unit_kernels`. Features without a slot are rare, or have values of one size only, such as words; their
+values count as −1 or +1 while they are outside the tables. A table keeps the unit of each of its features. In
+a table, values of a feature without a slot are divided by the size of the value with which the feature entered.
 
-A feature is treated without regard to the values of other features, so that new units of one feature change nothing.
+The scaling of a feature does not depend on the values of other features. So a change of a feature's unit changes
+nothing.
 """
 
 from __future__ import annotations

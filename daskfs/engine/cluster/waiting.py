@@ -94,7 +94,7 @@ def call(
 
 
 def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-    """Call a method as `call` does, for a value that is worth a few seconds only. Raise TimeoutError after these."""
+    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds."""
     running = _start(client, function, *arguments)
     try:
         if not _has_ended(running, patience().answer if seconds is None else seconds):
