@@ -1,7 +1,7 @@
-"""What all kinds of error control share: random words that depend on nothing but their number, and q-values.
+"""Functions that all kinds of error control share: reproducible random words for permutations and halves, and q-values.
 
-The words come from splitmix64, a generator that computes the word of any item by itself. So a permutation or a half of
-the rows is the same however the data are cut, and whichever worker asks.
+The 64-bit words come from splitmix64, a generator that computes the word of an item from a seed and the item's number.
+So a permutation or a half of the rows is the same for every division into blocks, and on every worker.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def q_values(scores: Floats, expected: Floats) -> Floats:
 
 
 def count_reported(q: Floats, expected: Floats, max_fdr: float | None, max_false: float | None) -> int:
-    """Return how many features are reported, of all in descending order of scores."""
+    """Return how many features are reported, given the numbers of features in descending order of scores."""
     fits = np.ones(len(q), bool)
     if max_fdr is not None:
         fits &= q <= max_fdr

@@ -21,7 +21,7 @@ def names_to_keep(keep: Sequence[str]) -> tuple[str, ...]:
 def kept_features(keep: Sequence[str], meta: Meta, parameter: str = "keep") -> NDArray[np.uint64]:
     """Return the ids of the features that `keep` names, in the order of the names.
 
-    A name is that of a column, or of a name space such as a column of categories, all of whose features are kept.
+    A name refers to a column, or to a name space, such as a column of categories, of which all features are kept.
     Raise OptionError, with the name of the `parameter`, for a name that the dataset does not have.
     """
     ids = [np.empty(0, np.uint64)]

@@ -111,7 +111,7 @@ def field_values(name: str, flags: Mapping[str, Any]) -> dict[str, Any]:
 def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
     """Return the names of the algorithms that have all of the given flags, or raise OptionError if there is none.
 
-    Where only some of them know the values, as of --error-control, these are returned.
+    If only some of these algorithms accept the values of the flags, return only those.
     """
     owners = {field: [name for name, entry in registrations().items() if field in fields_of(entry.algorithm)]
               for field in flags}  # fmt: skip
@@ -124,7 +124,7 @@ def algorithms_with(flags: Mapping[str, Any]) -> list[str]:
 
 
 def _knows_values(name: str, flags: Mapping[str, Any]) -> bool:
-    """Return whether an algorithm has all of the flags, with these values."""
+    """Return whether an algorithm has all of the flags and accepts their values."""
     kinds = _hints(registrations()[name].algorithm)
     if not flags.keys() <= kinds.keys():
         return False
@@ -138,10 +138,10 @@ def _knows_values(name: str, flags: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def names_as_flags(fields: Iterable[str]) -> Iterator[None]:
-    """Let an OptionError name flags of the command line, and not parameters and classes of Python.
+    """Replace names of Python parameters and classes by command-line flags in the message of an OptionError.
 
-    Parameters are known by a place at the beginning, as in ``loss: 'x' is none of …``, or by a value, as in
-    ``use method='block'``; algorithms by the word before them, as in ``use OnlineSubstitution``.
+    Three patterns are replaced: a parameter at the beginning, as in ``loss: 'x' is none of …``, a parameter with a
+    value, as in ``use method='block'``, and a class after the word "use", as in ``use OnlineSubstitution``.
     """
     try:
         yield

@@ -47,7 +47,7 @@ class DemoTable:
     metric: str
     write: Callable[[Path], None]
     rival: str
-    """What the model of scikit-learn, which uses all features, is called."""
+    """The name of the model of scikit-learn, which uses all features."""
     model: Callable[[], Any]
     check: Callable[[Selection], str]
     """Says how the selection compares with what is known about the data."""
@@ -58,7 +58,7 @@ class DemoTable:
 
 
 def write_tumours(path: Path) -> None:
-    """Write the Wisconsin breast cancer data with shuffled copies of all measurements, which say nothing."""
+    """Write the Wisconsin breast cancer data with shuffled copies of all measurements as noise."""
     from sklearn.datasets import load_breast_cancer
 
     data, rng = load_breast_cancer(), np.random.default_rng(0)
@@ -216,7 +216,7 @@ def prepare(folder: Path) -> None:
 
 
 def summary(table: DemoTable, folder: Path) -> list[str]:
-    """Return a row of the last table of the demo: the score of a selection beside a guess and scikit-learn."""
+    """Return a row of the last table of the demo: the scores of a selection, of a guess and of scikit-learn."""
     run = resolve_run(Location(str(folder / table.name)))
     selection, record = load_selection(run.url), read_record(run, METRICS) or {}
     output.print(f"known:  {table.check(selection)}", style="bold", markup=False, soft_wrap=True)

@@ -41,7 +41,7 @@ _STREAM = 2**40  # added to seeds, so that halves do not follow from the split t
 
 @dataclass(slots=True)
 class StatesOfHalves:
-    """The states of all halves, and what is left to read for halves whose passes have ended."""
+    """The states of all halves, and the columns still to revisit for halves whose passes have ended."""
 
     members: list[State]
     is_done: NDArray[np.bool_]  # (halves,): whether the passes of a half have ended
@@ -95,7 +95,7 @@ class FromHalves(Algorithm):
 
     @property
     def sharing(self) -> Sharing:
-        """That of the algorithm, without a centre; states of halves travel as a whole."""
+        """The sharing of the algorithm, but never asynchronous, since the states of halves are sent as a whole."""
         sharing = (self.members or (self.algorithm,))[0].sharing
         is_serial = sharing.schedule == Schedule.SERIAL
         schedule = Schedule.SERIAL if is_serial else Schedule.SYNCHRONOUS
@@ -144,7 +144,7 @@ class FromHalves(Algorithm):
         return state, not state.is_done.all()
 
     def visit_first(self, state: StatesOfHalves) -> NDArray[np.uint64]:
-        """Return what the first half asks for, which are columns that depend on the parameters and not on rows."""
+        """Return the columns that the first half visits; they depend on the parameters only, and not on the rows."""
         return self.members[0].visit_first(state.members[0])
 
     def revisit(self, state: StatesOfHalves) -> NDArray[np.uint64]:
@@ -232,7 +232,7 @@ def row_groups_of(dataset: Dataset, algorithm: Algorithm) -> NDArray[np.int64]:
 
 
 def kind_to_restore(state: StatesOfHalves) -> type:
-    """Return a type with the fields of `StatesOfHalves`, whose hints say of which type the states of halves are."""
+    """Return a type with the fields of `StatesOfHalves`, and with type hints for the states of the halves."""
     of_members: Any = type(state.members[0])
     hints = [
         ("members", list[of_members]),

@@ -51,7 +51,7 @@ _MOST_RUNS = 1000  # of an external sort: a task reads a little of each run, and
 
 
 def available_memory() -> int:
-    """Return the bytes that this process can still use: what is free, within the limits that Dask knows of, too."""
+    """Return the bytes that this process can still allocate, within the limits of the machine and of a container."""
     least = psutil.virtual_memory().available
     for limit in _LIMITS:
         with suppress(OSError, ValueError):  # no such file, or the text "max"
@@ -140,14 +140,14 @@ class ReorderMemory:
 class MemoryPlan:
     """The memory that a selection needs in every process that takes part, beyond the idle Python process.
 
-    Besides states and blocks, a process needs `WORKING_BYTES` whatever the data: stacks and buffers of the threads that
-    read, arrays that the allocator keeps for a while, modules that are first used now.
+    Besides states and blocks, a process needs `WORKING_BYTES` for any data: stacks and buffers of the threads that
+    read, arrays that the allocator frees late, and modules that are imported during the selection.
     """
 
     state: int
     blocks: int
     states: int = 1
-    """How many copies of the state a process holds at a time."""
+    """The largest number of copies of the state that a process holds at once."""
 
     @classmethod
     def of(cls, algorithm: Algorithm, meta: Meta, n_shards: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
@@ -221,7 +221,7 @@ class Footprint:
 
     @staticmethod
     def peak(client: Client | None) -> int | None:
-        """Return the most memory that any process had since `begin`, with all that Python needs by itself."""
+        """Return the largest memory of any process since `begin`, including the memory of Python itself."""
         return max((peak for peak in _measure(client, "VmHWM").values() if peak is not None), default=None)
 
 
@@ -234,7 +234,7 @@ def _measure(client: Client | None, field: str, reset: bool = False) -> dict[str
 
 
 def _status(field: str, reset: bool) -> int | None:
-    """Return a field of this process's status in bytes, after a reset of its peak; None if the system has no such."""
+    """Return a field of /proc/self/status in bytes, or None if there is none; with `reset`, reset the peak first."""
     with suppress(OSError):
         if reset:
             _CLEAR_PEAK.write_text("5")

@@ -39,8 +39,8 @@ _PARTS_LEFT = 3  # groups into which the rest of a pass is cut per worker: it ru
 def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position: int = 0) -> list[ShardBlocks]:
     """Return the rounds of a pass from block `position` on: for every round, a range of blocks for every shard.
 
-    The `sizes` are the bytes of every block. Rounds of one shard are cut by size, rounds of several shards end at fixed
-    blocks. There are at least as many rounds as `merges`, and more in large passes, so that no task takes too long.
+    The `sizes` are the bytes of every block. Rounds of one shard are cut by size. Rounds of several shards end at fixed
+    blocks: there are `merges` rounds, more in a large pass so that no task takes too long, and fewer if blocks are few.
 
     >>> from daskfs.engine.shards import rounds_of
     >>> rounds_of(np.full(6, 100), n_shards=2, merges=10)
@@ -61,7 +61,7 @@ def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position
 
 
 def most_shards(workers: int, n_blocks: int, nbytes: int, sharing: Sharing) -> int:
-    """Return how many workers can share a pass: fewer than there are if the data are small.
+    """Return how many of the `workers` share a pass: only some of them if the data are small.
 
     >>> from daskfs.engine.shards import most_shards
     >>> from daskfs.protocol import Sharing
@@ -73,9 +73,9 @@ def most_shards(workers: int, n_blocks: int, nbytes: int, sharing: Sharing) -> i
 
 
 def least_rounds(nbytes: int, n_shards: int, merges: int) -> int:
-    """Return the number of rounds of a pass over so many bytes, if there are blocks enough.
+    """Return the least number of rounds of a pass over `nbytes` bytes: `merges`, or more to limit the time of a task.
 
-    With many shards tasks are longer, since after a round all workers wait until the scheduler has served each of them.
+    With many shards tasks may be longer, since after a round all workers wait until the scheduler has served each one.
 
     >>> from daskfs.engine.shards import least_rounds
     >>> least_rounds(10**12, 16, 10), least_rounds(10**12, 256, 10)
@@ -88,7 +88,7 @@ def least_rounds(nbytes: int, n_shards: int, merges: int) -> int:
 def groups_of(sizes: NDArray[np.int64], position: int, limit: Callable[[int], int]) -> Iterator[range]:
     """Yield consecutive groups of blocks from block `position` on, of at least ``limit(left)`` bytes.
 
-    The argument `left` is the number of bytes of the blocks from the first of the group to the last of all.
+    The argument `left` is the number of bytes from the first block of the group to the end of the pass.
 
     >>> from daskfs.engine.shards import groups_of
     >>> list(groups_of(np.full(6, 100), 1, lambda left: 200))

@@ -396,7 +396,7 @@ def _check_same_order(frame: Any, y: Any) -> None:
 
 
 def _plain(table: Any) -> Any:
-    """Return an Arrow table with texts in place of views of texts, as polars has them: Arrow cannot filter views."""
+    """Return an Arrow table without columns of type string_view, which polars makes, since Arrow cannot filter them."""
     pa = arrow()
     fields = [
         field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field for field in table.schema

@@ -78,9 +78,10 @@ class Datasets:
     """The key of the folder of the datasets, or None if the job did not write the datasets."""
 
     def with_features(self, ids: NDArray[np.uint64]) -> Datasets:
-        """Return the same rows, of which text that is read in place has only some features, so that they fit in memory.
+        """Return datasets of the same rows, where text that is read in place has only the features `ids`.
 
-        Where ids are not hashes, other features are needed to find those that are correlated.
+        Fewer features fit better into memory. If ids are not hashes of names, the datasets keep all features, because
+        the report also lists features that are correlated with the selected ones.
         """
         if not isinstance(self.train, InText) or not self.train.text.has_hashed_ids:
             return self

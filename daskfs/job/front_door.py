@@ -140,13 +140,13 @@ class FrontDoor:
             return JobOutcome(job, run.run(), run.seconds)
 
     def _job_for(self, tables: Mapping[str, Any], ingested: Datasets) -> Job:
-        """Return the job with the algorithm that suits the data, and report what was made of them and the choices."""
+        """Return the job with the algorithm that suits the data, and report how data are read and what was chosen."""
         for line in decision_lines(ingested.train):
             self.listener.notify(line)
         return self._job(tables, self._choose(Facts.of(ingested.train.meta, ingested.train.n_features_is_limit)))
 
     def plan(self) -> Cost:
-        """Choose as `run` does, report the choices, and return what the request will take, without doing it."""
+        """Make the choices of `run`, report them, and return the cost of the request, without running it."""
         tables = self._data_tables()
         if (table := tables.get("ingest")) is None:
             job = self._job(tables, self.algorithms[0])

@@ -185,7 +185,7 @@ class JobRun(DataSteps):
         place.delete(AGAIN)
 
     def _has_false_bounds(self, train: Dataset, result: Stability) -> bool:
-        """Return whether halves tell how many features are false: of dense columns, selected by Online Substitution."""
+        """Return whether `false_bound` applies: to halves of dense data, with Online Substitution and no `keep`."""
         select = self.job.select
         is_of_columns = select.algorithm == "substitution" and train.kind == "dense"
         has_kept = bool(getattr(select.params, "keep", ()))
@@ -256,9 +256,10 @@ class JobRun(DataSteps):
             self.listener.notify("evaluate: score against the number of features")
 
     def _univariate(self, datasets: Datasets, selection: Selection) -> dict[str, Any]:
-        """Return the item "univariate" of the metrics: how good as many features are, each of them chosen by itself.
+        """Return the item "univariate" of the metrics, for as many features with the best univariate scores.
 
-        Nothing is returned if the job does not ask for it, or if features of these data cannot be scored one by one.
+        The result is empty if the job does not ask for it, if no feature is selected, or if features of these data
+        cannot be scored one by one.
         """
         train, test = datasets.train, datasets.test
         assert test is not None
@@ -308,7 +309,7 @@ class JobRun(DataSteps):
     def _timed(self, step: str, place: Location | None = None) -> Iterator[None]:
         """Measure the seconds of a step, and add them to run.json in the folder of the selection run.
 
-        The recorded seconds of a step that is skipped now stay, and those of "select" include interrupted parts.
+        A skipped step keeps its recorded seconds. The seconds of "select" include its interrupted parts.
         """
         begun, self.is_skipped = monotonic(), False
         yield

@@ -1,9 +1,9 @@
 """How long the passes of a selection take on a cluster: a model of reading, computing, and the work of the scheduler.
 
-A worker reads ahead, so that a pass takes the time of the slower of reading and computing. In rounds all workers wait
-for the scheduler after every round, as long as it takes for the tasks of all of them. Around a centre nobody waits, as
-long as the scheduler has less to do than the workers. The page *Scaling* of the documentation has the formula, how its
-numbers were measured, and how far off it was.
+A worker reads ahead, so that a pass takes the time of the slower of reading and computing. In a synchronous pass, all
+workers wait after every round until the scheduler has handled the tasks of all workers. In an asynchronous pass,
+workers wait only if the scheduler cannot keep up with them. The page *Scaling* of the documentation has the formula,
+the measurements behind its constants, and its errors.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from daskfs.protocol import Algorithm, Meta, Schedule, Sharing
 NANOSECONDS = {"OnlineSubstitution": 4.4, "Mission": 61.0}
 """CPU time for each stored number in a pass, to read, check and process it, by the class of the algorithm."""
 START_SECONDS = 3.0
-"""From the call to the first block, on a cluster that runs; a round figure, not fitted."""
+"""Time from the call to the first block on a running cluster; a round figure, not fitted."""
 ROUND_TASK_SECONDS, GROUP_TASK_SECONDS = 0.0028, 0.0012
-"""CPU time of the scheduler for a task in rounds, of shards or merges, and for a group of blocks around a centre."""
+"""CPU time of the scheduler for a task of a synchronous pass, and for a group of blocks of an asynchronous pass."""
 ROUND_SECONDS = 0.01
 """The time between two rounds with few workers; a round figure, not fitted."""
 _MOST_BLOCKS = 100_000  # of which groups are counted; of more blocks, several are taken for one
 
 
 class PassTimes(NamedTuple):
-    """The seconds of a pass on a cluster, by what workers do, of which they read and compute at the same time."""
+    """The seconds that workers spend in a pass on reading, computing (at the same time as reading) and waiting."""
 
     reading: float
     computing: float
     waiting: float
-    """In which workers wait for the scheduler: after every round, or because it cannot keep up with them."""
+    """Seconds of waiting for the scheduler: after every round, or because it cannot keep up with the workers."""
 
     @property
     def total(self) -> float:
@@ -58,7 +58,7 @@ class Work:
     bytes, blocks
         How many bytes a pass reads, in how many blocks.
     nanoseconds
-        CPU time for a number, or None if it has not been measured for the algorithm.
+        CPU time for each stored number, or None if it has not been measured for the algorithm.
     sharing
         How the workers share a pass.
     """
@@ -72,12 +72,12 @@ class Work:
 
     @classmethod
     def of(cls, algorithm: Algorithm, meta: Meta, passes: int, nbytes: int, blocks: int) -> Work:
-        """Return the work of `passes` of an algorithm over some data, which are stored in so many bytes."""
+        """Return the work of an algorithm that reads data of `nbytes` bytes in `blocks` blocks, `passes` times."""
         sharing = algorithm.resolve(meta).sharing
         return cls(passes, meta.n_entries, nbytes, blocks, NANOSECONDS.get(type(algorithm).__name__), sharing)
 
     def seconds(self, workers: float, gigabytes: float) -> float:
-        """Return the time of all passes, where each of some workers reads so many gigabytes a second.
+        """Return the seconds of a selection on `workers` workers, each of which reads `gigabytes` gigabytes per second.
 
         >>> from daskfs.job.timing import Work
         >>> from daskfs.protocol import Schedule, Sharing
@@ -90,7 +90,7 @@ class Work:
         return START_SECONDS + self.passes * self.pass_times(workers, gigabytes).total
 
     def pass_times(self, workers: float, gigabytes: float) -> PassTimes:
-        """Return the times of a pass; `seconds` has the meaning of the arguments."""
+        """Return the times of one pass on `workers` workers, each of which reads `gigabytes` gigabytes per second."""
         shards = self._shards(int(workers))
         reading, computing = self.bytes / (gigabytes * 1e9), self.numbers * (self.nanoseconds or 0.0) / 1e9
         scheduling = self._scheduling(shards)
@@ -99,7 +99,7 @@ class Work:
         return PassTimes(reading / shards, computing / shards, scheduling)
 
     def _shards(self, workers: int) -> int:
-        """Return how many workers have something to do at the same time."""
+        """Return how many workers share a pass."""
         if self.sharing.schedule == Schedule.SERIAL:
             return 1
         return most_shards(max(1, workers), self.blocks, self.bytes, self.sharing)

@@ -28,7 +28,7 @@ messages = PipeConsole(stderr=True, highlight=False)
 
 
 def program() -> str:
-    """Return the program that is running as a shell finds it: ``daskfs``, or its path if the search path lacks it."""
+    """Return the command that starts this program: ``daskfs``, or its path if it is not on the shell's search path."""
     name = Path(sys.argv[0]).name
     if name != "daskfs":  # a test, or somebody's script
         return "daskfs"

@@ -71,7 +71,7 @@ class Baseline:
         return asdict(self)
 
     def verdict(self, metrics: Mapping[str, float], intervals: Mapping[str, Interval]) -> tuple[bool, str]:
-        """Return whether metrics may be those of the same answer for all rows, and a sentence on it or "".
+        """Return whether a model may be no better than the same answer for all rows, and a sentence that says so or "".
 
         Classes need both: a balanced accuracy and a ROC AUC whose 95 % intervals include those of the same answer.
         A model of rare classes may always predict the frequent class, and still order the rows well.

@@ -165,8 +165,8 @@ def slice_columns(
     """Return the columns of X with these ids, and raise an error if X has other names for the columns.
 
     Missing values (NaN) of an array are filled as `fills` says, and are an error where it says nothing. An array need
-    not have the columns of indicators, which follow from its missing values. Dates of a DataFrame are read with the
-    format of their column in `date_formats`, else as ISO 8601.
+    not have columns for indicators of missing values, which are computed. Dates of a DataFrame are read with the format
+    of their column in `date_formats`, else as ISO 8601.
 
     Examples
     --------
@@ -285,10 +285,10 @@ def _from_array(X: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | No
 def _columns_and_fills(
     ids: FeatureIds, names: Sequence[str], fills: Fills, width: int
 ) -> tuple[FeatureIds, Sequence[str], NDArray[np.float64]]:
-    """Return the columns to read of an array of `width` columns, with names, and what replaces a NaN of each column.
+    """Return the columns to read of an array of `width` columns, with their names and fills, which replace NaN.
 
-    The fill is NaN where gaps are an error. In place of an indicator that the array lacks, its column is read with the
-    fill inf.
+    The fill is NaN if missing values are an error. For an indicator of missing values that is not in the array, the
+    column with the missing values is read, with the fill inf.
     """
     values = [fills.value(name) for name in names]
     fill = np.array([np.nan if value is None else value for value in values], np.float64)

@@ -108,15 +108,16 @@ class Evaluation:
     def per_class(self) -> xarray.Dataset | None:
         """Along the dimension "class": "rows", "precision", "recall", "roc_auc" and "average_precision".
 
-        Along "end", low and high, there is "recall_interval". None where the target is a real number.
+        The variable "recall_interval" also has the dimension "end", "low" and "high". The property is None for a real
+        target.
         """
         return _labelled(self.class_columns)
 
     @cached_property
     def per_target(self) -> xarray.Dataset | None:
-        """Along the dimension "target": "r2", "mse" and "mae", and along "end", low and high, "r2_interval".
+        """Along the dimension "target": "r2", "mse", "mae", and "r2_interval", which also has the dimension "end".
 
-        None unless there are several targets.
+        The property is None unless there are several targets.
         """
         return _labelled(self.target_columns)
 

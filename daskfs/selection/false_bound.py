@@ -1,18 +1,20 @@
-"""How many features are false at most, of those that many halves of the rows choose: the bound of Shah and Samworth.
+"""The bound of Shah and Samworth on the number of false features among those that many halves of the rows select.
 
 R. D. Shah and R. J. Samworth, *Variable selection with error control: another look at stability selection*, JRSS B
-2013. A feature is called false here if half of the rows choose it no more often than a feature drawn at random, k of p
-times. Of B pairs of complementary halves, c of 2B choose it. If the law of c / 2B is r-concave with r = -1/4, and that
-of the share of pairs of which both halves choose it with r = -1/2, then of all false features at most
+2013. Every half of the rows selects k of p features. A feature is called false here if a random half selects it with a
+probability of at most k/p, as if features were drawn at random. There are B pairs of complementary halves, and c of the
+2B halves select a feature. If the distribution of c / 2B is r-concave with r = -1/4, and that of the share of pairs in
+which both halves select the feature is r-concave with r = -1/2, then the expected number of false features that are
+selected c times or more is at most
 
     p · min { D(k/p, c/2B; 2B, -1/4),  D((k/p)², c/B - 1; B, -1/2) }
 
-are expected to be chosen c times or more. D(mean, t; N, r) is the largest probability of t or more that an r-concave
-law on 0, 1/N, …, 1 with that mean can have. It belongs to a law (a + i)^(1/r) for i = 0 … l, with less mass than that
-at l + 1, and none above; a and l remain to be tried.
+D(mean, t; N, r) is the largest probability of t or more under an r-concave distribution on 0, 1/N, …, 1 with that mean.
+The largest probability is reached by a distribution with a mass proportional to (a + i)^(1/r) at i/N for i = 0 … l, a
+smaller mass at (l + 1)/N, and none above. Several a are tried for every l.
 
-The laws are r-concave where false features are alike, as dense columns in units of their own. Frequent features of
-sparse rows are chosen often whatever the target is, and the bound fails.
+The distributions are r-concave if false features are alike, as dense columns are that have been standardised. The bound
+does not hold for sparse rows, where frequent features are selected often whatever the target is.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _MOST_LOG = 25.0
 
 
 def most_false(n_selected: float, n_candidates: int, n_pairs: int) -> NDArray[np.float64]:
-    """Return how many false features are expected at most among those chosen at least 0, 1, … 2B times of 2B.
+    """Return the bounds on the number of false features among those selected at least 0, 1, …, 2B times.
 
     >>> most_false(60, 2000, 25)[[25, 26, 34, 50]].round(2).tolist()
     [2000.0, 3.76, 0.97, 0.02]
@@ -41,7 +43,7 @@ def most_false(n_selected: float, n_candidates: int, n_pairs: int) -> NDArray[np
 
 @cache
 def _largest_tails(mean: float, n: int, r: float) -> NDArray[np.float64]:
-    """Return D for 0, 1/n, …, 1: the largest probability of at least that much."""
+    """Return D(mean, t; n, r) for t = 0, 1/n, …, 1."""
     largest, want, places = np.zeros(n + 1), mean * n, np.arange(n + 1.0)
     for last in range(n + 1):
         low, high = (_log_with_mean(want, stop, r) for stop in (min(last + 1, n), last))
@@ -58,7 +60,7 @@ def _largest_tails(mean: float, n: int, r: float) -> NDArray[np.float64]:
 
 
 def _log_with_mean(want: float, last: int, r: float) -> float:
-    """Return the logarithm of a with which the law (a + i)^(1/r) on 0 … `last` has a mean, as close as it can be."""
+    """Return log a for which the distribution (a + i)^(1/r) on i = 0 … `last` has the mean `want`, or the nearest."""
     places, low, high = np.arange(last + 1.0), -_MOST_LOG, _MOST_LOG
     for _ in range(60):  # the mean rises with a
         middle = (low + high) / 2

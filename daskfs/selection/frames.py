@@ -1,4 +1,4 @@
-"""Features of a DataFrame, found by the names of its columns, whatever their order and whatever other columns it has.
+"""Features of a DataFrame by the names of its columns, which may have any order and include other columns.
 
 Texts, dates and booleans become numbers as they do in an ingest: ``colour=red`` is 1 where the column ``colour`` is
 ``red``, and a date is a number of seconds.
@@ -35,9 +35,11 @@ from daskfs.store.ingest.gaps import GAP
 
 
 class FrameColumn(NamedTuple):
-    """The column of a DataFrame that a feature is made of, and a text or a part of a date, if the feature has one.
+    """The column of a DataFrame from which a feature is computed, and how.
 
-    `date_format` is how the column's dates are written, if it is not ISO 8601, and their first day (see `dates`).
+    With a `text` such as "red", the feature is 1 where the column has this text, and else 0. With a `part` such as
+    "weekday", it is this part of the column's dates. The `date_format` is the format of the dates if it is not
+    ISO 8601, with the day from which they are counted (see `dates`).
     """
 
     column: str
@@ -53,7 +55,7 @@ def is_frame(X: Any) -> bool:
 
 
 def names_of(frame: Any) -> list[Any]:
-    """Return the names of the columns of a DataFrame or an Arrow table, and no names of anything else."""
+    """Return the names of the columns of a DataFrame or an Arrow table; no names for any other object."""
     if hasattr(frame, "column_names"):
         return list(frame.column_names)
     is_table = hasattr(frame, "iloc") or hasattr(frame, "__arrow_c_stream__") or hasattr(frame, "partitions")
@@ -61,7 +63,7 @@ def names_of(frame: Any) -> list[Any]:
 
 
 def find_column(frame: Any, name: str, date_formats: Mapping[str, str]) -> FrameColumn:
-    """Return where a feature comes from, or raise OptionError if the frame lacks the column.
+    """Return the column and the rule from which a feature is computed. Raise OptionError if the frame lacks the column.
 
     >>> import pandas as pd
     >>> find_column(pd.DataFrame({"age": [1], "colour": ["red"]}), "colour=red", {})
@@ -81,7 +83,7 @@ def find_column(frame: Any, name: str, date_formats: Mapping[str, str]) -> Frame
 
 
 def row_slices(frame: Any, columns: Sequence[str], step: int) -> tuple[int, Iterator[tuple[slice, Any]]]:
-    """Return the number of rows of a frame, and slices of rows with some columns; a Dask frame is cut as it is."""
+    """Return the number of rows of a frame, and slices of rows with some columns: partitions if it is a Dask frame."""
     wanted = list(dict.fromkeys(columns))
     if hasattr(frame, "partitions"):
         lengths = [int(length) for length in frame.map_partitions(len).compute()]
@@ -125,9 +127,9 @@ def _as_arrow(column: Any) -> Any:
 
 
 class CategoryWatch:
-    """Looks at the slices of a frame for columns of categories that are written in another form than was learned.
+    """Detects columns whose categories are written in another form than in the training data.
 
-    An example are the numbers 7 and 8 in place of the texts 007 and 008.
+    An example is a column with the numbers 7 and 8 in place of the texts 007 and 008.
     """
 
     def __init__(self, features: Sequence[FrameColumn]) -> None:
@@ -158,7 +160,7 @@ class CategoryWatch:
 
 
 def _form(text: str) -> str:
-    """Return "number" or "boolean" for texts that a number or a boolean has, else "text".
+    """Return "number" or "boolean" if a number or a boolean is written like the text, else "text".
 
     >>> _form("7"), _form("007"), _form("true")
     ('number', 'text', 'boolean')
@@ -169,7 +171,7 @@ def _form(text: str) -> str:
 
 
 def _from_texts(values: Any, feature: FrameColumn) -> Any:
-    """Return texts as numbers: those of a number, a boolean, a date or a time, whichever all of them are."""
+    """Convert texts to numbers, all of them as numbers, booleans, dates or times, whichever is possible first."""
     formats = dict.fromkeys((feature.date_format, _without_form(feature.date_format)))
     conversions: list[Any] = [partial(as_seconds, kind=DATE, date_format=each, part=feature.part) for each in formats]
     if not feature.part:
@@ -184,7 +186,7 @@ def _from_texts(values: Any, feature: FrameColumn) -> Any:
 
 
 def _without_form(date_format: str) -> str:
-    """Return the form of dates as of ISO 8601, with the same first day."""
+    """Return the date format of ISO 8601 with the same first day."""
     form, day = first_day_of(date_format)
     return with_first_day("", day) if form != date_format else ""
 

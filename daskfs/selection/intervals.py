@@ -20,9 +20,9 @@ UNKNOWN = (math.nan, math.nan)
 
 
 def effective_rows(weight: FloatArray, squares: FloatArray, squares_right: FloatArray) -> FloatArray:
-    """Return the effective number of rows for a share of correct rows.
+    """Return the effective number of rows for the interval of an accuracy, the share of rows with a correct prediction.
 
-    The effective number is Kish's (Σw)²/Σw² for row weights w, or fewer if heavy rows are wrong more often.
+    The effective number is Kish's (Σw)²/Σw² for row weights w, or less if rows with large weights are wrong more often.
 
     Parameters
     ----------

@@ -84,8 +84,8 @@ class RankQuality(NamedTuple):
 def mean_area_interval(name: Literal["roc_auc", "average_precision"], qualities: Sequence[RankQuality]) -> Interval:
     """Return the interval of the mean of "roc_auc" or "average_precision" over the classes for which it is known.
 
-    The covariance of areas of the same rows is unknown. The mean of the areas' standard errors, an upper bound of the
-    standard error of their mean, is used, so that the interval is rather too wide.
+    The covariance of areas of the same rows is unknown. The mean of the areas' standard errors is used,
+    which is an upper bound of the standard error of their mean, so that the interval is too wide.
     """
     known = [quality for quality in qualities if not math.isnan(getattr(quality, name))]
     if not known:
@@ -114,7 +114,7 @@ def rank_quality(batches: Iterable[Ranked], curve: RocCurve | None = None) -> Ra
     batches
         All rows in ascending order of keys (see `descending_keys`): no key of a batch is below one of an earlier batch.
     curve
-        A ROC curve that gets the same rows, but for those of the lowest score, where every curve ends.
+        A ROC curve to which the same rows are added, except the rows with the lowest score, where every curve ends.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class RankCounts:
         )
 
     def _auc_error(self, auc: float) -> float:
-        """Return the standard error of the AUC from the variance of the share of opposite rows above a row."""
+        """Return DeLong's standard error of the AUC, from the share of rows of the other class above each row."""
         errors = []
         for total, opposite, middle, above, squares in (
             (self._true, self._false, 1 - auc, self._above_true, self._squares[0]),

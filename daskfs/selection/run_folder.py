@@ -8,8 +8,8 @@ NaN, where the algorithm computes any.
 `features` is a list of ``{"id", "importance", "name", "rank", "weight"}``, one a line; a product of two features also
 has ``"parents"``. `kept` is such a list of the features that the user asked to keep, and `chosen` holds values that the
 data decided for parameters. Equal models give equal bytes: keys are sorted, numbers have the fewest digits that read
-back the same, and measured seconds are in the history. The file selection.json is written last, and without it the
-folder does not load. Reading checks the types and sizes of all values and executes nothing.
+back the same, and measured seconds, which vary, are stored in the history. The file selection.json is written last, and
+without it the folder does not load. Reading checks the types and sizes of all values and executes nothing.
 
 The file published.json of a job points to the folder of a selection run and is replaced in one step. The members of
 published.json are "version", "job", "run" (the folder) and "files" (SHA-256 digests by name of file). A reader who

@@ -43,11 +43,11 @@ SAME = "The runs are the same to the last bit: the seed makes no difference here
 
 Over = Literal["seeds", "halves"]
 MOST_FALSE = 1.0
-"""Of the features that a sentence on halves counts, at most so many are expected to be false."""
+"""The largest expected number of false features among the features in a sentence on halves."""
 
 
 def sentence_on_halves(bounds: Sequence[Mapping[str, float]]) -> str:
-    """Return a sentence on the features that so many halves chose that at most one of them is expected to be false.
+    """Return a sentence on features that enough halves selected, so that at most one feature is expected to be false.
 
     >>> sentence_on_halves([{"times": 3, "features": 9, "false": 2.5}, {"times": 4, "features": 7, "false": 0.61}])
     '7 features were chosen by 4 halves or more; at most 0.61 of them are expected to be false'
@@ -106,10 +106,10 @@ class Stability:
     rank_correlation: float | None = None
 
     def false_bounds(self) -> list[dict[str, float]]:
-        """Return how many features were chosen at least so many "times", and how many of these may be "false" at most.
+        """Return the number of "features" selected at least "times" times, and a bound on how many of them are "false".
 
-        There is a record for every number of times above half of those possible, ascending. The numbers hold for halves
-        of the rows of dense columns, and not for MISSION: see `false_bound`.
+        There is a record for every number of times above half the number of selections, in ascending order. The bounds
+        hold for halves of the rows of dense columns, and not for MISSION: see `false_bound`.
         """
         n_pairs = len(self.seeds) // 2
         most = most_false(self.times.sum() / len(self.seeds), self.n_candidates, n_pairs)

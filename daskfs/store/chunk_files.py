@@ -178,7 +178,7 @@ def _stated_by_zstd(packed: bytes) -> int | None:
 
 
 def is_zarr_array(array: Any) -> bool:
-    """Return True for a Zarr array; where nobody has imported zarr, there is none, and the import is spared."""
+    """Return whether an object is a Zarr array, without an import of zarr: before the first import there are none."""
     return "zarr" in sys.modules and isinstance(array, sys.modules["zarr"].Array)
 
 
@@ -199,7 +199,7 @@ def _local_folder(array: Any) -> Location | None:
 
 
 def _overlap(wanted: slice, number: int, size: int) -> slice:
-    """Return the rows or columns that are wanted of chunk `number`."""
+    """Return the wanted rows or columns of chunk `number`."""
     return slice(max(wanted.start, number * size), min(wanted.stop, (number + 1) * size))
 
 

@@ -74,7 +74,7 @@ class TextFiles:
         blocks: Sequence[SparseBlock] = (),
         count: bool = False,
     ) -> TextFiles:
-        """Return the text with the given parts, of which each has a piece, and perhaps a parsed block.
+        """Return the text with these parts. There is a piece for every part, and a parsed block for every part or none.
 
         With `count`, the distinct features of the blocks are counted.
         """
@@ -139,18 +139,18 @@ class TextFiles:
         return block
 
     def labelled_rows(self, number: int, parser: PartParser) -> SparseBlock:
-        """Return the rows of a part, perhaps without their features."""
+        """Return the rows of a part with their labels; without their features, unless the block is in memory."""
         if number in self.held:
             return self.held[number]
         return self._finished(parser.parse_labels(self.parts[number])[0], parser.label_strings)
 
     def with_features(self, ids: NDArray[np.uint64]) -> TextFiles:
-        """Return the same rows with only some features, of which more blocks fit into memory."""
+        """Return the same rows with only the features `ids`, so that more blocks fit into memory."""
         held = {number: _with_features(block, ids) for number, block in self.held.items()}
         return replace(self, only=ids, held=held, held_bytes=self.held_bytes)
 
     def _finished(self, block: SparseBlock, strings: Sequence[str]) -> SparseBlock:
-        """Return a block with the labels that the whole text has, and without weights if they are all 1."""
+        """Return a block with labels numbered as in the whole text, and without weights if the whole text has none."""
         y = recode_labels(block.y, strings, self.labels) if self.labels.strings else block.y
         return replace(block, y=y, weight=block.weight if self.weighted else None)
 
@@ -182,7 +182,7 @@ class InText(Dataset):
         return same
 
     def held_back(self, share: float, seed: int) -> tuple[InText, InText]:
-        """Return the rows to select from, and a share of the rows for a test, the same rows as of `split`."""
+        """Return the rows to select from, and a share of the rows for a test: the same rows that `split` draws."""
         return InText(self.text, HeldBack(share, seed, False)), InText(self.text, HeldBack(share, seed, True))
 
     def of_text(self, text: TextFiles) -> InText:
@@ -221,9 +221,9 @@ class InText(Dataset):
 
     @property
     def ahead(self) -> int:
-        """The number of blocks whose memory is needed besides the current block, with that of parsers and held blocks.
+        """The memory that is needed besides the current block, as a number of blocks.
 
-        Every block is parsed in the memory of a parser of its own.
+        It includes the blocks that are read ahead, a parser for every block, and the blocks that are held in memory.
         """
         ahead, nbytes = super().ahead, max(self._rows.nbytes, 1)
         parsing = (ahead + 1) * (PARSER_BYTES + _SPARE_BYTES * int(self.text.n_entries.max()))
@@ -260,7 +260,7 @@ class InText(Dataset):
 
 
 class _RowsInText(SparseBlocks):
-    """The rows of parts of text files, of which those that are not of the part of the rows are left out."""
+    """Blocks of sparse rows from text files, without the rows that are not in the part `part` of the rows."""
 
     def __init__(self, text: TextFiles, part: HeldBack | None) -> None:
         self._text, edges = text, np.concatenate([[0], np.cumsum(text.n_rows)])
@@ -277,7 +277,7 @@ class _RowsInText(SparseBlocks):
         return self._text.new_parser()
 
     def labels(self, number: int, parser: PartParser) -> SparseBlock:
-        """Return the rows of a block, perhaps without their features."""
+        """Return the rows of a block with their labels; without their features, unless the block is in memory."""
         return self._of_part(number, self._text.labelled_rows(number, parser))
 
     def _of_part(self, number: int, block: SparseBlock) -> SparseBlock:
@@ -358,7 +358,7 @@ class NamesInText:
 
 
 def _first_rows(block: SparseBlock, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of rows that together have all the features of the block that are wanted."""
+    """Return the numbers of rows that together have all wanted features of the block."""
     entries = _entries_of(block, wanted)
     first = np.unique(block.ids[entries], return_index=True)[1]
     rows: NDArray[np.int64] = np.unique(np.searchsorted(block.indptr, entries[first], side="right") - 1)

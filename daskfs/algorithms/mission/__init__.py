@@ -450,7 +450,7 @@ class Mission(Algorithm):
         return rows_of(block, y)
 
     def _windows(self, state: MissionState, rows: SparseRows, first: int) -> Iterator[SparseRows]:
-        """Yield windows of rows with scaled values, idf factors and pairs; `first` is the number of the first row."""
+        """Yield windows of rows from row `first` on, with scaled values, idf factors and pairs of features applied."""
         return windows(scaled_rows(state, rows), state.name_spaces, first)
 
     def _learn_or_buffer(self, state: MissionState, rows: SparseRows, first: int) -> MissionState:
@@ -542,7 +542,7 @@ def _labels_in_blocks(meta: Meta) -> NDArray[np.float64]:
 
 
 def _run_on_few_rows(algorithm: Mission, n_shards: int = 1) -> None:
-    """Run all passes over a few made-up rows, with several shards that learn them and merge, or with one."""
+    """Run all passes over a few made-up rows, in one shard or in several shards that are merged."""
     several = algorithm.row_loss == "softmax"
     ids, values, y = np.arange(8, dtype=np.uint64), np.ones(8, np.float32), np.array([0.0, 1.0, 0.0, 1.0 + several])
     block = SparseBlock(0, np.arange(0, 9, 2), ids, values, y)

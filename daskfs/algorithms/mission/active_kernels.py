@@ -1,13 +1,13 @@
 """The kernels of method "active": exact weights in the tables, and the weights of all other features in cells.
 
-`learn_active` is for one score a row, `learn_active_classes` for a score for every class. Both add up the losses of
-rows before the rows are learned, and return the number of rows before a value that is not finite.
+`learn_active` is for models with one score, `learn_active_classes` for models with one score per class. For every row
+they add the loss to a total, and then take a step of gradient descent. They stop before a row with a value that is not
+finite, and return the number of rows learned.
 
-Several rows are hashed at once, so that the cells of a row are on their way into the processor's cache while the row
-before is learned.
+Several rows are hashed at once, so that the cells of the next row can be prefetched while a row is learned.
 
-Random access to memory and arithmetic are in separate loops, so that the loops of arithmetic fill vector registers.
-numba makes 64 bits of the sum of two numbers of 32 bits, which would halve the speed: hence the many casts.
+Random access to memory and arithmetic are in separate loops, so that the loops of arithmetic use vector instructions.
+In numba the sum of two 32-bit numbers has 64 bits, which would halve the speed: hence the many casts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _AHEAD = 96  # entries by which cells are prefetched: about a row of words; 40 a
 
 @helper
 def rows_within(indptr, first, room):
-    """Return the row after the rows from row `first` on that have at most `room` entries together, and at least one."""
+    """Return the end of the rows from row `first` on that have at most `room` entries, or of this row alone."""
     stop = first + 1
     while stop < len(indptr) - 1 and indptr[stop + 1] - indptr[first] <= room:
         stop += 1
@@ -60,7 +60,7 @@ def rows_within(indptr, first, room):
 
 @summing_helper
 def finite_rows(indptr, values, first, stop):
-    """Return the first of some rows whose sum of squared values is not finite, or `stop`."""
+    """Return the first of the rows `first` … `stop` - 1 whose sum of squared values is not finite, or `stop`."""
     for r in range(first, stop):
         own, square = values[indptr[r] : indptr[r + 1]], _ZERO
         for q in range(len(own)):
@@ -72,10 +72,10 @@ def finite_rows(indptr, values, first, stop):
 
 @summing_helper
 def hash_rows(rows, first, unit_bits, hashes, v, slots):
-    """Write the short hashes of features, and the values outside the tables, of as many rows as there is room for.
+    """Write the short hashes of features into `hashes`, and the values outside the tables into `v`.
 
-    Return the row after these rows, which begin with row `first`. It is a row with a value that is not finite, if there
-    is one. The array `slots` is working memory.
+    This is done for as many rows from row `first` on as fit into `hashes`. Return the first of them with a value that
+    is not finite, or else the row after them. The array `slots` is working memory.
     """
     stop = rows_within(rows.indptr, first, len(hashes))
     a, b, square = rows.indptr[first], rows.indptr[stop], _ZERO
@@ -103,7 +103,7 @@ def larger(a, b):
 
 @summing
 def learn_active(rows, memory, rule):
-    """Learn rows with one score each; return the number of rows learned."""
+    """Take a gradient step for every row, in a model with one score; return the number of rows learned."""
     # A cell is read as one number of 64 bits: the weight, and above it the sum.
     cells, pairs, keys, status = memory.cells, memory.cells.view(np.uint64), memory.keys[0], memory.status[0]
     weights, pace = memory.weights[0], memory.pace[0]
@@ -196,7 +196,10 @@ def is_above(cells, base, status):
 
 @summing
 def learn_active_classes(rows, memory, rule):
-    """Learn rows with a score for each of C classes, and one table or C tables; return the number of rows learned."""
+    """Take a gradient step for every row, in a model with C scores; return the number of rows learned.
+
+    There is one table with the exact weights of all classes, or one table for each class.
+    """
     cells, keys, status, C = memory.cells, memory.keys, memory.status, len(memory.bias)
     n_tables = len(keys)
     n, most, bits = len(rows.indptr) - 1, longest(rows.indptr), rule.bits

@@ -5,7 +5,8 @@ of a feature is multiplied by 1/√(1 + N/β), as in AdaGrad, where N is the sum
 have the feature. The constant β is `sightings` times the mean squared value, so that N/β counts rows with typical
 values of the feature.
 
-The best of several learning rates is the one with the least loss of rows before they are learned, among the first rows.
+The best of several learning rates has the least loss on the first rows, where the loss of a row is measured before the
+row is learned.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ def count_first_rows(rows: SparseRows) -> int | None:
 
 
 def are_few(meta: Meta) -> bool:
-    """Return whether all rows are first rows, which are buffered."""
+    """Return whether all rows fit into the buffer of first rows."""
     return meta.n_samples <= FIRST_ROWS and meta.n_entries <= FIRST_ENTRIES
 
 
 def target_sums(y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return sums over targets for `remark_on`; sums may be added up."""
+    """Return sums over targets for `remark_on`; the sums of several blocks may be added."""
     return np.array([len(y), y.sum(), y @ y])
 
 

@@ -1,4 +1,4 @@
-"""Kernels for derived features: pairs of the features of a row, idf factors for rare features, and scaled values."""
+"""Kernels for derived features: pairs of the features of a row, counts for idf factors, and scaled values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def belongs(keys, feature):
 
 @helper
 def is_pair(ids, i, j, left, right):
-    """Return whether entry i on the left and entry j on the right make a pair, which counts in one order only."""
+    """Return whether entries i on the left and j on the right make a pair; a pair counts in one order only."""
     if i == j or not belongs(left, ids[i]) or not belongs(right, ids[j]):
         return False
     return i < j or not (belongs(left, ids[j]) and belongs(right, ids[i]))
@@ -56,7 +56,7 @@ def count_pairs(indptr, ids, left, right):
 
 @kernel
 def append_pairs(indptr, ids, values, outside, left, right, counts):
-    """Return indptr, ids, both values and parents of rows in which the pairs follow the features of the row."""
+    """Append the pairs of features to every row; return indptr, and ids, both values and parents of all entries."""
     n = len(indptr) - 1
     total = len(ids) + counts.sum()
     out_indptr, out_ids = np.zeros(n + 1, np.int64), np.empty(total, np.uint64)
@@ -109,8 +109,8 @@ def larger_of_two(ids, cells, bits, out):
 def entries_in(indptr, ids, values, keys):
     """Return indptr, ids and values of rows with only the features in the tables `keys`.
 
-    Most features are in no table, which a flag shows for nearly all of them: it is 1 where a feature of a table has the
-    same first bits of its hash.
+    Most features are in no table. To find most of these without a look-up, there is a flag for each value of the first
+    bits of a hash, which is 1 if the hash of a feature in a table begins with these bits.
     """
     n, shift, most = len(indptr) - 1, np.uint64(64), 0
     while (1 << (64 - np.int64(shift))) < _FLAGS_PER_SLOT * keys.size:
@@ -141,10 +141,11 @@ def entries_in(indptr, ids, values, keys):
 
 @kernel
 def scale_entries(indptr, ids, values, keys, mean, unit, units):
-    """Return indptr, ids, values inside tables and values outside tables of rows with standardised features.
+    """Standardise the features of rows; return indptr, ids, and two values of every entry.
 
-    The value v of a feature in the hash table `keys` becomes (v − mean) · unit. Where a row lacks such a feature, v is
-    0, and an entry is appended. The `units` of other features are slots of `unit_kernels`.
+    The first value counts if the feature has an exact weight in a table, the second if it has not. The value v of a
+    feature in the hash table `keys` becomes (v − mean) · unit. Where a row lacks a feature with a mean other than 0, v
+    is 0, and an entry is appended. The `units` of other features are slots of `unit_kernels`.
     """
     bits = bits_of_units(units)
     always, last_row = np.flatnonzero(mean), np.full(len(keys), -1, np.int64)

@@ -1,25 +1,28 @@
-"""How many of MISSION's features are false: how often halves of the rows choose them, for `error_control="halves"`.
+"""MISSION with `error_control="halves"`: estimates how many of the selected features are false.
 
-Beside the learner of all rows, 2B more learn in the same pass, from B random halves of the rows and from the rows that
-each half leaves out. A feature that is there for a reason is chosen by most of them, c of 2B times. How often false
-features are chosen shows the same with a permuted target, which has nothing to find: 2B more learners, the *null
-learners*. With c⁰ the times that these choose each feature,
+Besides the learner of all rows, 2B learners are trained in the same pass: two for each of B random pairs of
+complementary halves of the rows. Most of them select a feature that is related to the target. Let c be the number of
+these learners that select a feature. To find out how often false features are selected, 2B *null learners* are trained
+on the same halves with a permuted target, to which no feature is related. Let c⁰ be the number of null learners that
+select a feature. Then
 
     EFP(c) = 1 + number of features with c⁰ ≥ c
 
-false features are expected among those chosen c times or more; see `error_control.q_values`.
+false features are expected among those selected c times or more; see `error_control.q_values`.
 
-Every learner has a *salt*, which is added to the ids of features (exclusive or) and so gives the learner hashes of its
-own. With common hashes, a feature that shares its cell with a true one would be chosen by all halves alike, and its
-frequency would say nothing. A permuted target has no true features, and would not show it.
+Every learner has a *salt*, a random number that is combined with feature ids by exclusive or, so that each learner has
+other hashes. With common hashes, all learners would select a false feature that shares its cell with a true feature, so
+it would look reliable. The null learners would not reveal this, because with a permuted target no feature is true.
 
-All learners have the calibration of the learner of all rows. The halves follow from row numbers, however blocks are
-cut. To permute all targets one would have to know them before the first row is learned. Therefore the permuted target
-is *resampled*: the first rows, which are learned together, exchange their targets, and every other row takes the target
-of some row before it, among the first `POOL` rows. Of several shards each has first rows of its own.
+All learners use the step size and the scaling that the learner of all rows has measured on its first rows. The half of
+a row depends on the row number and the seed only, and not on the division into blocks. A permutation of all targets
+would require all targets before the first row is learned. Therefore the permuted target is *resampled*: the first rows,
+which are learned together, exchange their targets, and every other row takes the target of a random earlier row, among
+the first `POOL` rows. Each of several shards has first rows of its own.
 
-Rows of a group are in the same half of every pair. The groups among the first rows exchange their targets, and every
-other group takes those of one of them: each of its rows that of any row of this group.
+If rows belong to groups, all rows of a group are in the same half of a pair. The groups among the first rows are
+permuted, every other group is assigned to a random one of them, and each row takes the target of a random row of the
+group to which its own group is assigned.
 """
 
 from __future__ import annotations
@@ -45,36 +48,36 @@ if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
 N_PAIRS = 10
-"""B: pairs of complementary halves."""
+"""B: the number of pairs of complementary halves."""
 N_LEARNERS = 4 * N_PAIRS
-"""Learners of halves: of every pair, two for the target and two for the permuted target."""
+"""The number of learners of halves: for every pair, two with the target and two with the permuted target."""
 POOL = FIRST_ROWS
-"""Rows from which all others take their targets, if there are as many."""
+"""The largest number of first rows, from which all other rows take their permuted targets."""
 FEWEST_GROUPS = 5
-"""Groups among the first rows: a permutation of fewer leaves more than a fifth of the rows in place."""
+"""The least number of groups among the first rows: a permutation of fewer leaves more than a fifth in place."""
 _ORDER, _DRAWS, _MEMBERS, _SALTS, _HALVES = 0, 1, 2, 2**32, 2**32 + 1  # streams of words, the last one for every pair
 _NO_GROUPS, _NO_IDS = np.empty(0, np.uint64), np.empty(0, np.uint64)
 
 
 @dataclass(slots=True)
 class TargetPool:
-    """Targets of consecutive rows, which stand for the targets of other rows."""
+    """Targets of consecutive rows, from which other rows take their permuted targets."""
 
     first: int
     """The number of the first row."""
     n_together: int
-    """How many rows were learned together, and exchange their targets."""
+    """The number of first rows, which are learned together and exchange their targets."""
     targets: Floats
     groups: NDArray[np.uint64] = field(default_factory=_NO_GROUPS.copy)
-    """The group of each of these rows, of which there are only those learned together; empty without groups."""
+    """The group of every row, or empty without groups. With groups, the pool has only the rows learned together."""
 
     def grow(self, y: Floats, first: int) -> None:
-        """Add the targets y of the rows from row `first` on, if they come next and there is room."""
+        """Append the targets y of the rows from row `first` on, if they directly follow the pool and it is not full."""
         if first == self.first + len(self.targets) and len(self.targets) < POOL:
             self.targets = np.concatenate([self.targets, y])[:POOL]
 
     def draw(self, first: int, stop: int, seed: int) -> Floats:
-        """Return the permuted targets of the rows from number `first` up to `stop`."""
+        """Return the permuted targets of the rows `first` … `stop` - 1."""
         numbers = np.arange(first, stop)
         at = numbers - self.first
         known = np.clip(at, self.n_together, len(self.targets)).astype(np.uint64)
@@ -99,25 +102,25 @@ class TargetPool:
 
 @dataclass(slots=True)
 class HalvesState:
-    """Learners of halves, targets to permute, and in the end how often each feature was chosen."""
+    """Learners of halves, targets to permute, and in the end how often each feature was selected."""
 
     memories: list[Memory]
-    """Of the `N_LEARNERS` learners, in the order of `learners`; empty after the last pass that learns."""
+    """The memories of the `N_LEARNERS` learners in the order of `learners`; empty after the last pass that learns."""
     pools: list[TargetPool] = field(default_factory=list)
-    """Targets for other rows, in the order of row numbers: of the first rows, or of the first rows of every shard."""
+    """One pool of targets for the first rows, or one for the first rows of every shard, in the order of rows."""
     features: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
-    """The features searched, those first that were chosen most often; empty before the last pass has ended."""
+    """The features that the learner of all rows selected, in descending order of `times`; empty before the end."""
     times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """How many halves chose each of `features`."""
+    """How many learners of halves selected each of `features`."""
     null_times: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """How many halves chose each feature that any chose with the permuted target."""
+    """How many null learners selected each feature that any null learner selected."""
     group_ids: NDArray[np.uint64] = field(default_factory=_NO_IDS.copy)
-    """The features that say to which group a row belongs, ascending, which are not learned; empty without groups."""
+    """The ascending ids of features that name the group of a row and are not learned; empty without groups."""
     row_groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """The group of every row, if it was given for rows and not as a feature."""
+    """The group of every row, if groups are given as an array and not as a feature."""
 
     def groups_of(self, rows: SparseRows, first: int) -> NDArray[np.uint64]:
-        """Return the groups of consecutive rows from row `first` on; nothing without groups."""
+        """Return the groups of consecutive rows from row `first` on, or an empty array without groups."""
         if len(self.group_ids):
             return keys_of_groups(rows, self.group_ids)
         return self.row_groups[first : first + len(rows.y)].astype(np.uint64)
@@ -125,8 +128,8 @@ class HalvesState:
     def permuted(self, y: Floats, first: int, seed: int, groups: NDArray[np.uint64] = _NO_GROUPS) -> Floats:
         """Return the permuted targets of consecutive rows from row `first` on, whose targets are y.
 
-        The rows of the first call exchange their targets, and where there are `groups` of rows, these do. A row takes
-        its target from the last pool that begins before it, so that it has the same one in every pass.
+        The rows of the first call exchange their targets with each other, or with `groups` whole groups do so. A row
+        takes its target from the last pool that begins before it, so that it has the same target in every pass.
         """
         if len(groups):
             if not self.pools:
@@ -145,7 +148,7 @@ class HalvesState:
 
 
 def check_halves(params: Mission, meta: Meta) -> None:
-    """Raise OptionError if frequencies over halves would say nothing, or have not been studied."""
+    """Raise OptionError for options with which error control by halves is wrong, or has not been studied."""
     reasons = {
         f"method={params.method!r} has not been studied: use method='active'": params.method != "active",
         f"loss={params.loss!r} has not been studied: use loss='squared' or loss='logistic'": params.loss
@@ -164,7 +167,7 @@ def check_halves(params: Mission, meta: Meta) -> None:
 
 
 def check_order(params: Mission, meta: Meta) -> None:
-    """Raise OptionError if targets in runs would be permuted among rows with the same target."""
+    """Raise OptionError if many rows are sorted by target, so that rows would exchange equal targets."""
     if params.error_control is not None and meta.mixed is False and not are_few(meta):
         raise OptionError(
             f"error_control={params.error_control!r}: rows in the order of their targets cannot be permuted in one "
@@ -173,12 +176,12 @@ def check_order(params: Mission, meta: Meta) -> None:
 
 
 def group_features(params: Mission, meta: Meta) -> NDArray[np.uint64]:
-    """Return the features that say to which group a row belongs, ascending."""
+    """Return the ascending ids of the features that name the group of a row."""
     return _NO_IDS if params.groups is None else np.sort(kept_features([params.groups], meta, "groups"))
 
 
 def check_groups(groups: NDArray[np.uint64]) -> None:
-    """Raise OptionError if too few groups are among the first rows, whose groups are given."""
+    """Raise OptionError if the first rows, which have these groups, are of too few groups."""
     n_groups = len(np.unique(groups))
     if n_groups < FEWEST_GROUPS:
         raise OptionError(
@@ -188,14 +191,16 @@ def check_groups(groups: NDArray[np.uint64]) -> None:
 
 
 def salts(seed: int) -> NDArray[np.uint64]:
-    """Return a salt of 63 bits for every learner, as ids of features have."""
+    """Return a salt for every learner, with 63 bits like the ids of features."""
     return random_words(seed, _SALTS, np.arange(N_LEARNERS)) >> np.uint64(1)
 
 
 def is_in_first_half(
     seed: int, pair: int, rows: NDArray[np.int64], groups: NDArray[np.uint64] = _NO_GROUPS
 ) -> NDArray[np.bool_]:
-    """Return which rows are in the first half of a pair; of rows 2i and 2i + 1, one is. A group is in it as a whole.
+    """Return a mask of the rows that are in the first half of a pair.
+
+    Without groups, one of the rows 2i and 2i + 1 is in the first half. Rows of a group are in the same half.
 
     >>> first, second = is_in_first_half(0, 0, np.arange(0, 100, 2)), is_in_first_half(0, 0, np.arange(1, 100, 2))
     >>> bool((first ^ second).all()), 15 < int(first.sum()) < 35
@@ -209,9 +214,9 @@ def is_in_first_half(
 def learners(
     seed: int, rows: SparseRows, nulls: Floats, numbers: NDArray[np.int64], groups: NDArray[np.uint64] = _NO_GROUPS
 ) -> Iterator[SparseRows]:
-    """Yield the rows as each learner learns them: those of its half, with its target and its salt.
+    """Yield the rows as each learner learns them: the rows of its half, with its target and its salt.
 
-    The arguments are the permuted targets of the rows, the numbers of the rows, and their groups, if there are any.
+    The arguments `nulls`, `numbers` and `groups` are the permuted targets, the numbers and the groups of the rows.
     """
     salt = iter(salts(seed))
     for pair in range(N_PAIRS):
@@ -224,7 +229,7 @@ def learners(
 
 
 def with_salt(memory: Memory, salt: np.uint64) -> Memory:
-    """Return a memory with the ids of features in place of those with a salt, or the other way round."""
+    """Return a memory with a salt added to the ids of features, or removed from ids that have it."""
     ids = (memory.keys - np.uint64(1)) ^ salt
     return memory._replace(keys=np.where(memory.keys > 0, ids + np.uint64(1), np.uint64(0)))
 
@@ -243,7 +248,10 @@ def selected_in(memory: Memory, salt: np.uint64 | int = 0) -> NDArray[np.uint64]
 
 
 def judge(halves: HalvesState, memory: Memory, seed: int) -> None:
-    """Count how often halves chose the features of a memory, and drop the learners; their tables are pruned already."""
+    """Count how many learners of halves selected each feature of a memory, and drop these learners.
+
+    The tables of all learners must have been pruned to the selected features.
+    """
     by_learner = [selected_in(own, salt) for own, salt in zip(halves.memories, salts(seed), strict=True)]
     features, times = count_times(by_learner[0::2])
     slots = np.flatnonzero(memory.keys[0])
@@ -258,14 +266,14 @@ def judge(halves: HalvesState, memory: Memory, seed: int) -> None:
 
 
 def expected_false(halves: HalvesState) -> Floats:
-    """Return how many false features are expected among those chosen as often as each of the features searched."""
+    """Return EFP(c) for the number c of learners of halves that selected each of `halves.features`."""
     null = np.sort(halves.null_times)
     n_null = len(null) - np.searchsorted(null, np.maximum(halves.times, 1), side="left")
     return (1 + n_null).astype(np.float64)
 
 
 def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
-    """Return how many of the features searched are reported, and how many of these are expected to be false."""
+    """Return how many of `halves.features` are reported, and how many of these are expected to be false."""
     expected = expected_false(halves)
     q = q_values(halves.times.astype(np.float64), expected)
     return ErrorControl(
@@ -280,7 +288,7 @@ def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
 
 
 def with_error_control(params: Mission, halves: HalvesState, result: Result) -> Result:
-    """Return a result with the numbers for each of its features, which are the reported ones in any order."""
+    """Return a result of reported features with the statistics of error control for each feature."""
     control = error_control_of(params, halves)
     place = {feature: number for number, feature in enumerate(halves.features.tolist())}
     at = np.array([place[feature] for feature in result.features.tolist()], np.int64)
@@ -293,7 +301,7 @@ def with_error_control(params: Mission, halves: HalvesState, result: Result) -> 
 
 
 def only_reported(params: Mission, halves: HalvesState, memory: Memory) -> Memory:
-    """Return a memory whose tables have only the reported features, and must be pruned before a look-up."""
+    """Return a memory whose tables have only the reported features; prune the tables before a look-up."""
     features = halves.features[: error_control_of(params, halves).n_reported]
     stay = np.isin(memory.keys, features + np.uint64(1))
     memory.status[:, COUNT] = stay.sum(axis=1)

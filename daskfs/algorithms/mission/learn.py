@@ -100,8 +100,8 @@ def learn(params: Mission, state: MissionState, rule: Rule, rows: SparseRows) ->
 def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int, are_all: bool) -> Calibration:
     """Estimate the step size from the first rows, with trials of several learning rates if the rate is "auto".
 
-    Features to keep enter the tables before, in units of the first rows. The argument `are_all` says whether these rows
-    are all there are.
+    Before the trials, the features of the parameter `keep` enter the tables, with units from the first rows. The
+    argument `are_all` says whether the data have no other rows.
     """
     squares = mean_squares(windows(rows, state.name_spaces, first))
     calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
@@ -139,9 +139,9 @@ def scaled_rows(state: MissionState, rows: SparseRows) -> SparseRows:
 def learn_halves(
     params: Mission, state: MissionState, rows: SparseRows, first: int, order: NDArray[np.int64] | None = None
 ) -> None:
-    """Learn consecutive rows from row `first` on by the learners of halves, if there are any.
+    """Train the learners of halves, if there are any, with consecutive rows from row `first` on.
 
-    The `order` is that in which the rows are learned, where they have to be mixed.
+    With an `order`, the rows are learned in this order.
     """
     halves = state.halves
     if halves is None or not len(rows.y):
@@ -159,7 +159,7 @@ def learn_halves(
 
 
 def judge_halves(params: Mission, state: MissionState) -> None:
-    """Count how often halves chose the selected features, and leave only the reported ones in the tables."""
+    """Apply error control by `halves`, if it is on, and leave only the features that it reports in the tables."""
     halves, rule = state.halves, rule_of(params, state.room, state.calibration)
     if halves is None or not halves.memories:
         return

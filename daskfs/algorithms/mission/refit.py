@@ -1,13 +1,14 @@
-"""The refit of MISSION: the selected features are learned again without a sketch and its traces of other features.
+"""The refit of MISSION: the weights of the selected features are learned again, without the noise of a sketch.
 
 With "auto", rows with their selected features are kept in memory while the data are read once more: all rows if they
-are few enough, or a random sample of a fixed size. `fit_ridge` fits them. If these are not all rows, all rows are
-learned besides, one after the other. These *trials* wait until the rows are too many, and then begin with those kept.
+are few enough, or a random sample of a fixed size. `fit_ridge` fits the rows in memory. If these are only a sample, all
+rows are also learned one after the other. This begins when there are too many rows to keep, with the rows kept so far.
 
-Several learning rates are tried, since the best rate to select features may be too slow to fit weights. The last
-weights of every trial, and their mean over the last pass (Polyak averaging), compete with the fit of rows in memory and
-with the weights before the refit. The weights with the least loss on held-back rows are kept. Held-back rows are never
-learned, and stay in memory. Data of which all rows with all features fit into memory have no held-back rows.
+Several learning rates are tried, one in each *trial*, since the best rate to select features may be too slow to fit
+weights. The last weights of every trial, and their mean over the last pass (Polyak averaging), compete with the fit of
+rows in memory and with the weights before the refit. The weights with the least loss on held-back rows are kept.
+Held-back rows are never learned, and stay in memory. No rows are held back if all rows with all features fit into
+memory.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class RefitState:
 
     trials: list[Trial]
     waits: bool
-    """Whether trials begin only if `fit_rows` become too many; until then these are all rows that are not held back."""
+    """Whether trials begin only once `fit_rows` are too many; until then these are all rows that are not held back."""
     held_numbers: NDArray[np.int64]
     """The row numbers of `held_rows`, ascending."""
     held_rows: SparseRows
@@ -88,7 +89,7 @@ class RefitState:
 
     @classmethod
     def start(cls, memory: Memory, fit_share: float, has_trials: bool, waits: bool) -> RefitState:
-        """Return the initial state of a refit of the features in the memory's tables, whose trials may wait."""
+        """Return the initial state of a refit; with `waits`, trials begin only if there are too many rows to keep."""
         no_numbers, waits = np.zeros(0, np.int64), has_trials and waits and fit_share == 1
         trials = _start_trials(memory) if has_trials and not waits else []
         return cls(trials, waits, no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
@@ -108,7 +109,7 @@ class RefitState:
     def keep(
         self, memory: Memory, rule: Rule, rows: SparseRows, held: NDArray[np.bool_], first: int, seed: int
     ) -> None:
-        """Keep a share of a block of rows with only the selected features; begin trials once it is not all rows."""
+        """Keep a share of a block of rows with only the selected features; begin trials if it is not all rows."""
         which = is_held_back(first, len(rows.y), seed + 1, self.fit_share) & ~held
         if which.any():
             part = np.flatnonzero(which) + first, take_rows(rows, np.flatnonzero(which))
@@ -124,7 +125,7 @@ class RefitState:
 
     @property
     def _are_too_many(self) -> bool:
-        """Whether the rows kept in memory are more than these may be."""
+        """Whether the rows kept in memory exceed their limits."""
         return len(self.fit_rows.ids) > _FIT_ENTRIES or len(self.fit_rows.y) > _FIT_ROWS
 
     def _keep_fewer(self, seed: int) -> None:
@@ -219,7 +220,7 @@ def only_selected(rows: SparseRows, keys: NDArray[np.uint64]) -> SparseRows:
 
 
 def _start_trials(memory: Memory) -> list[Trial]:
-    """Return trials that have learned nothing yet beyond the memory."""
+    """Return a trial for every learning rate, with copies of the memory's weights."""
     learned: Any = (memory.weights, memory.pace, memory.bias, memory.bias_sum)
     path: Any = (memory.weights, memory.bias, np.zeros(1))
     return [Trial(*map(np.copy, learned), *map(np.zeros_like, path * 2)) for _ in _FACTORS]

@@ -58,7 +58,7 @@ NO_ROWS = read_only(
 
 
 def outside_of(rows: SparseRows) -> NDArray[np.float32]:
-    """Return the values of features while in no table."""
+    """Return the values that entries have while their features are in no table."""
     return rows.outside if len(rows.outside) else values_outside(rows.ids, rows.values, rows.units)
 
 
@@ -72,7 +72,7 @@ def slice_rows(rows: SparseRows, start: int, stop: int) -> SparseRows:
 
 
 def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
-    """Return copies of the rows with these numbers, without pairs of features, and with one value for all purposes."""
+    """Return copies of the rows with these numbers, without pairs of features and without separate `outside` values."""
     starts, sizes = rows.indptr[numbers], np.diff(rows.indptr)[numbers]
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     entries = np.repeat(starts - indptr[:-1], sizes) + np.arange(indptr[-1])
@@ -82,7 +82,7 @@ def take_rows(rows: SparseRows, numbers: NDArray[np.intp]) -> SparseRows:
 
 
 def join_rows(parts: Sequence[SparseRows]) -> SparseRows:
-    """Return the rows of all parts together, without pairs of features, and with one value for all purposes."""
+    """Return the rows of all parts together, without pairs of features and without separate `outside` values."""
     sizes = np.concatenate([np.diff(part.indptr) for part in parts])
     indptr = np.concatenate([[0], np.cumsum(sizes)])
     ids, values, y, weight = (
@@ -110,7 +110,7 @@ def without_features(rows: SparseRows, features: NDArray[np.uint64]) -> SparseRo
 
 
 def keys_of_groups(rows: SparseRows, features: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a number for the group of every row: which of several features it has, or the value of one feature.
+    """Return a number for the group of every row: the one of `features` that it has, or the value of a single feature.
 
     Raise OptionError if a row has no group.
     """
@@ -207,7 +207,7 @@ def windows(rows: SparseRows, spaces: NameSpaces | None, first: int) -> Iterator
 
 
 def parents_of(memory: Memory, features: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return both parents' ids of each feature in the tables, or twice `NO_PARENT` for a feature that is no pair."""
+    """Return the ids of both parents of each feature; a feature that is not a pair has `NO_PARENT` twice."""
     keys = memory.keys.ravel()
     slots = np.flatnonzero(keys)
     order = slots[np.argsort(keys[slots], kind="stable")]
@@ -227,7 +227,7 @@ def _table_of(space: str, meta: Meta) -> NDArray[np.uint64]:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Counts of the rows that have each feature, in two arrays of shared counters, (2, cells), with a cell in each."""
+    """Counts of the rows that have each feature: a shared counter in each of two arrays, of shape (2, cells)."""
 
     before: NDArray[np.uint32]
     """Counts up to the last merge, the same for all shards."""

@@ -1,14 +1,14 @@
 """Units of features: MISSION learns from values that do not depend on the units in which features are measured.
 
-The first rows tell the features that are in most rows. Values v of these *numeric* features become (v − mean) /
-standard deviation.
+Features that are in most of the first rows are called *numeric*. Their values v become (v − mean) / standard deviation.
 
 Values of other features are divided by the mean size of the feature's values in the first rows. There are 2¹⁶ slots for
-these units: see `unit_kernels`. Features without a slot, which are rare or always of one size, as words are, count as
-−1 or +1 as long as they are outside the tables. A table keeps the unit of each of its features; one that enters without
-a slot has the size of the value with which it entered.
+these units: see `unit_kernels`. Features without a slot are rare, or have values of one size only, such as words; their
+values count as −1 or +1 while they are outside the tables. A table keeps the unit of each of its features. In
+a table, values of a feature without a slot are divided by the size of the value with which the feature entered.
 
-A feature is treated without regard to the values of other features, so that new units of one feature change nothing.
+The scaling of a feature does not depend on the values of other features. So a change of a feature's unit changes
+nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scaling:
     unit: NDArray[np.float64]
     """A value v becomes (v − mean) · unit; the unit is 0 where all first rows have the same value."""
     units: NDArray[np.uint64]
-    """The slots of `unit_kernels`."""
+    """The units of other features, in the slots that `unit_kernels` describes."""
 
     @classmethod
     def measure(cls, rows: SparseRows, centre: bool) -> Scaling:
@@ -86,7 +86,7 @@ class Scaling:
 
 
 def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
-    """Return the rows with standardised values of numeric features, and typical values of others outside the tables."""
+    """Return rows with standardised numeric features, and with the slots that have the units of other features."""
     if scaling is None:
         return rows
     scaled = read_only(*rows._replace(outside=NO_ROWS.outside, units=scaling.units))
@@ -97,7 +97,11 @@ def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
 
 
 def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
-    """Return the units of features in a table, from the first value of each in scaled rows; 1 without any value."""
+    """Return the units of features `ids` that enter a table, by which their values are multiplied in the table.
+
+    With this unit the first nonzero value of the feature in `rows` counts the same inside and outside the table. A
+    feature without a nonzero value has the unit 1.
+    """
     order = np.flatnonzero((rows.values != 0) & np.isin(rows.ids, ids))
     features, first = np.unique(rows.ids[order], return_index=True)
     units, at = np.ones(len(ids), np.float32), np.searchsorted(features, ids)
@@ -108,7 +112,7 @@ def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:
 
 
 def _count_unit_bits(features: int) -> int:
-    """Return the logarithm of the number of slots for at most so many features."""
+    """Return b such that 2^b slots are more than four for each feature, or the largest b, `_UNIT_BITS`."""
     return min(_UNIT_BITS, max(1, (4 * features).bit_length()))
 
 

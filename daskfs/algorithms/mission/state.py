@@ -149,9 +149,9 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
 
 
 def _cell_bits(params: Mission) -> int:
-    """Return the logarithm of the number of cells for method "active".
+    """Return b for the 2^b cells of method "active".
 
-    They take at most the memory of a sketch of depth 3 and of this width, with another row for sums.
+    The cells take at most the memory of a sketch of depth 3 and of this width, with another row for sums.
     """
     return params.width.bit_length()
 

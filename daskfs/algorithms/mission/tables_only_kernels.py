@@ -22,7 +22,7 @@ _ZERO = np.float32(0)
 def learn_thresholded(rows, memory, rule):
     """Learn rows by iterative hard thresholding; return the number of rows before a value that is not finite.
 
-    Gradients add up in `memory.sketch`, with a vector for every slot, until the table has no room for another row.
+    Gradients are summed in `memory.sketch`, a vector for every slot, until the table has no room for another row.
     """
     (n_tables, _, V), C, gathered = memory.weights.shape, len(memory.bias), memory.sketch
     n, capacity = len(rows.indptr) - 1, memory.keys.shape[1]
@@ -64,7 +64,7 @@ def learn_thresholded(rows, memory, rule):
 
 
 class Drift(NamedTuple):
-    """Sums from which the sum of weights over the rows of a pass follows, as clock × last weight − drift."""
+    """Sums with which the sum of weights over the rows of a pass is clock × last weight − drift."""
 
     weights: Any  # (T, capacity, V): every change of a weight times the number of rows before it
     bias: Any  # (C,): the same for `Memory.bias`

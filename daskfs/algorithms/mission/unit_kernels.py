@@ -22,7 +22,7 @@ _HALF = np.uint64(32)
 
 @inlined
 def bits_of_units(units):
-    """Return b, the logarithm of the number of slots."""
+    """Return b for 2^b slots."""
     bits = 0
     while (1 << bits) < len(units):
         bits += 1
@@ -31,7 +31,7 @@ def bits_of_units(units):
 
 @helper
 def outside_of_entry(feature, v, units, bits):
-    """Return a value as it counts outside the tables."""
+    """Return a value of a feature outside the tables: times the feature's unit, or its sign without a unit."""
     if len(units) > 0:
         slot = units[cell_of(short_hash(feature), bits)]
         x = v * float_of(np.uint32(slot >> _HALF))
@@ -42,7 +42,7 @@ def outside_of_entry(feature, v, units, bits):
 
 @kernel
 def values_outside(ids, values, units):
-    """Return values as they count outside the tables."""
+    """Return values of features outside the tables: times the feature's unit, or the sign without a unit."""
     out, bits = np.empty(len(ids), np.float32), bits_of_units(units)
     for e in range(len(ids)):
         out[e] = outside_of_entry(ids[e], values[e], units, bits)

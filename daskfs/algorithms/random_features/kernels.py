@@ -149,8 +149,8 @@ def newton(H, U, S, q, lam, w, tolerance):
 def best_step(w, d, slope, curvature, lam):
     """Return the t in [0, 1] that minimises ½ curvature t² + slope t + lam Σ|w + t d|.
 
-    The sum Σ|w + t d| has a bend where a weight changes its sign. Bends are visited in order of t until the slope is
-    not negative. Return t, the number of bends visited, and the index of the weight that is zero at t, or −1.
+    The sum Σ|w + t d| has a breakpoint where a weight changes its sign. Breakpoints are visited in order of t until the
+    slope is not negative. Return t, their number, and the index of the weight that is zero at t, or −1.
     """
     bends = np.empty(len(w))
     for j in range(len(w)):

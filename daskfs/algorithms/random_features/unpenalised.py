@@ -5,8 +5,9 @@ features P, so that a problem of w alone remains. After the intercept is removed
 
     v(w) = N⁻¹ (b_K − G_KP w)   with N = G_KK + ρI,      problem of w:   G_PP − G_PK N⁻¹ G_KP,   b_P − G_PK N⁻¹ b_K
 
-The ridge ρ is a millionth of the sum of squares of a kept feature. It decides only where kept features are copies of
-each other, or where they alone separate the classes. Kept features are the first of the working set.
+The ridge ρ is a millionth of the sum of squares of a kept feature. Without ρ the weights v would not be unique if kept
+features are copies of each other, and not finite if kept features alone separate the classes. In all other cases ρ has
+hardly any effect. Kept features are the first of the working set.
 """
 
 from __future__ import annotations

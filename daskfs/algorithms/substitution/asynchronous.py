@@ -155,7 +155,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
 
     @property
     def _block(self) -> BlockMethod:
-        """The method that settles the joint set, under the ridge penalty of which there is no doubt."""
+        """The method that settles the joint set, with a fixed ridge penalty, so that no penalties are compared."""
         ridge = SMALL_RIDGE * CURVATURE[self.params.loss] if self.params.ridge == "auto" else self.params.ridge
         return BlockMethod(replace(self.params, ridge=ridge, passes=SETTLING_PASSES), self.asked)
 
@@ -281,7 +281,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         return state
 
     def _exchange(self, state: AsynchronousState, offer: _Offer) -> AsynchronousState:
-        """Let nominated columns enter the joint set; pushes of earlier passes come too late."""
+        """Let nominated columns enter the joint set; ignore a push, which is left over from an earlier pass."""
         if state.settled is not None and isinstance(offer, BlockOffer):
             before = state.settled.version
             state.settled = self._block.accept(state.settled, offer)

@@ -313,7 +313,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         return kept_features(self.params.keep, meta)
 
     def _first_ridge(self, n_samples: int) -> float:
-        """Return the ridge penalty to begin with."""
+        """Return the ridge penalty of the first pass."""
         if self.params.ridge != "auto":
             return max(float(self.params.ridge), LEAST_RIDGE)
         return _FIRST_RIDGE[self.params.loss] * (1 if n_samples < _COMPARED_ROWS.stop else SMALL_RIDGE)
@@ -362,7 +362,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
 def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64], of_classes: bool) -> tuple[Floats, Floats]:
     """Return the losses (fits, rows) of held-back rows for fits under several ridge penalties, and scores of the fits.
 
-    The score is the balanced accuracy, or R². The targets may be `of_classes`, unless there are several numbers.
+    The score of a fit is the balanced accuracy or R², see `_score`.
     """
     k, X, y = selected.k, selected.X, selected.target[:, rows]
     H, slope = selected.quadratic()
@@ -376,11 +376,11 @@ def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64], of_classes: bool
 
 
 def _clearly_best(row_losses: Sequence[Floats], of_constant: float) -> int:
-    """Return which ridge penalty to take, given losses of the same held-back rows, the first penalty's first.
+    """Return the position of the ridge penalty to use, given the losses of the same held-back rows for each penalty.
 
-    The first penalty is left only if the least loss is below its loss by more than a standard error. Of the others,
-    which are in descending order, the last is taken whose loss is hardly worse than the least, or near zero in terms of
-    a constant's: such sets are still improving, and a small penalty leads furthest.
+    The first penalty is kept unless the least mean loss is lower by more than a standard error. Otherwise, as penalties
+    are in descending order, the last penalty is taken whose loss is hardly above the least, or nearly zero compared to
+    the loss of a constant. Such sets are still improving, and improve most with a small penalty.
 
     >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
     >>> _clearly_best([rows, rows - [0, 0, 0, 1], rows - [0.4, 0.3, 0.2, 0.3]], 9.0)
@@ -397,9 +397,10 @@ def _clearly_best(row_losses: Sequence[Floats], of_constant: float) -> int:
 
 
 def _score(u: Floats, y: Floats, of_classes: bool) -> float:
-    """Return the balanced accuracy of scores u (scores, rows) if all targets y are −1 or +1, otherwise R².
+    """Return the balanced accuracy of scores u (scores, rows) if the targets y are classes, otherwise R².
 
-    R² of several targets of numbers, which are not `of_classes` whatever their values, is the mean of each target's.
+    Targets are classes if all are −1 or +1 and `of_classes` is True; it is False for several targets of numbers. Then
+    R² is the mean over the targets.
     """
     if of_classes and (np.abs(y) == 1).all():
         says, is_ = (u.argmax(axis=0), y.argmax(axis=0)) if len(u) > 1 else (u[0] > 0, y[0] > 0)

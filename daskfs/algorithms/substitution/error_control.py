@@ -1,9 +1,9 @@
 """How many of the selected features are false: t-values compared with those of permuted targets.
 
-A selection with a target whose rows were permuted has nothing to find. Its t-values show how large those of false
-features become by the same search. With P permuted targets, EFP(t) = (1 + number of their t-values ≥ t) / P false
-features are expected at t or above. The "1 +" is needed: without it a selection from pure noise would report something
-twice as often as promised. The q-value of the feature with the i-th largest t-value is the least EFP(t_l) / l over l ≥
+With a permuted target all selected features are false. Their t-values show how large the t-values of false features
+become by the same search. With P permuted targets, EFP(t) = (1 + number of their t-values ≥ t) / P false features are
+expected at t or above. The "1 +" is needed: without it a selection from pure noise would report something twice as
+often as promised. The q-value of the feature with the i-th largest t-value is the least EFP(t_l) / l over l ≥
 i: the false discovery rate at which the feature is reported.
 
 This is calibrated by simulation, see ``docs/error-control.md``. Only the p-value of "there is nothing here" is exact.
@@ -27,7 +27,7 @@ MOST_IN_PLACE = 0.2
 
 
 def permuted_rows(seed: int, number: int, target: Floats, groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Return the row from which every row takes its target.
+    """Return for every row the number of the row whose target it takes in a permutation.
 
     Rows of a group stay together. If every group has one value of the target, such as the diagnosis of a donor, the
     groups exchange these values. Otherwise groups of the same size exchange their targets, row by row.
@@ -49,7 +49,7 @@ def permuted_rows(seed: int, number: int, target: Floats, groups: NDArray[np.int
 
 
 def number_groups(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the groups of rows, numbered in the order of their first rows, whatever they are called.
+    """Return the group of every row, with groups renumbered from 0 in the order of their first rows.
 
     >>> number_groups(np.array([7, 7, 2, 9, 2])).tolist()
     [0, 0, 1, 2, 1]
@@ -64,7 +64,7 @@ def _is_constant(target: Floats, first: NDArray[np.int64], sizes: NDArray[np.int
 
 
 def check_groups(target: Floats, groups: NDArray[np.int64]) -> None:
-    """Raise OptionError if permutations of the groups would leave too many rows in their place."""
+    """Raise OptionError if permutations of the groups would leave too many targets in place."""
     by_group = np.argsort(groups, kind="stable")
     _, first, sizes = np.unique(groups[by_group], return_index=True, return_counts=True)
     if _is_constant(target[by_group], first, sizes):
@@ -92,7 +92,7 @@ def t_values(selected: SelectedSet) -> Floats:
 
 
 def expected_false(t: Floats, null: Floats) -> Floats:
-    """Return how many false features are expected with at least each of some t-values, given those of null runs."""
+    """Return EFP(t) for each t-value t, given the t-values of selections with permuted targets."""
     pooled = np.sort(null.ravel())
     expected: Floats = (1 + len(pooled) - np.searchsorted(pooled, t, side="left")) / N_PERMUTED
     return expected

@@ -122,7 +122,7 @@ class PermutedMethod(BlockMethod):
         return state.group_ids[state.group_ids_read :].astype(np.uint64)
 
     def _read_groups(self, state: PermutedState, block: AnyColumns) -> None:
-        """Add what some columns say of the group of every row: its number, or whether it is that of a category."""
+        """Read groups of rows from columns: the number of a group, or the category of which a column has 1 in a row."""
         for number, feature in enumerate(block.ids.astype(np.int64).tolist()):
             values = dense_column(block, number)
             place = int(np.flatnonzero(state.group_ids == feature)[0])
@@ -257,7 +257,7 @@ def _write_all_rows(state: PermutedState) -> None:
 
 
 def _fitted(selected: SelectedSet, ridge: float | None) -> SelectedSet:
-    """Return a copy of a set with weights at the minimum of the loss, under a ridge penalty or that of the search."""
+    """Return a copy of a set with weights that minimise the loss, with a given ridge penalty or that of the search."""
     copied = selected.copy_fit()
     copied.ridge = selected.ridge if ridge is None else ridge
     fit(copied)

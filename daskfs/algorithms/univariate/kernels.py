@@ -5,8 +5,9 @@ n_g rows (`count`), the kernels write
 
     mean[g] = Σ x / n_g        within = Σ_g Σ (x − mean[g])²        cross = Σ (x − mean) y
 
-The mean is known before deviations are squared. There is no `cross` if y is empty; otherwise there is one group, and
-the sum of y is 0. Long columns are summed in runs of rows, so that rounding errors hardly grow with the number of rows.
+The mean is computed before deviations are squared. For a target of numbers there is one group, and y is the target
+minus its mean. For a target of classes the groups are the classes, y is empty, and `cross` is not written. Long columns
+are summed in runs of rows, so that rounding errors hardly grow with the number of rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The moments of columns, and the scores that follow from them.
 
-Moments are those of one block, merged from blocks of rows by the formulas of Chan et al. (1979). Scores, p-values and
-q-values have the values of scikit-learn's functions.
+Moments are computed block by block, and blocks of rows are merged by the formulas of Chan et al. (1979). Scores,
+p-values and q-values have the values of scikit-learn's functions.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Moments:
 
     @classmethod
     def zero(cls, width: int, n_groups: int, numbers: bool) -> Moments:
-        """Return the moments of no rows; `numbers` says whether the target is a number, and there is one group."""
+        """Return the moments of no rows; `numbers` is True for a target of numbers, which has one group."""
         mean, target = np.zeros((n_groups, width)), np.zeros(3 if numbers else 0)
         cross = np.zeros(width if numbers else 0)
         return cls(np.zeros(width), np.zeros((n_groups, 1)), mean, np.zeros(width), cross, target)
 
     @property
     def n_rows(self) -> int:
-        """The number of rows; without missing values, the largest number of a column."""
+        """The number of rows; where missing values are left out, the largest count of any column."""
         return int(self.count.sum(axis=0).max(initial=0))
 
     @property
@@ -56,7 +56,7 @@ class Moments:
         return float(self.target[:2].sum())
 
     def merge(self, other: Moments) -> Moments:
-        """Return the moments of the rows of both; neither is changed."""
+        """Return the moments of the rows of `self` and `other`, without changing either."""
         if not self.n_rows or not other.n_rows:
             return self if self.n_rows else other
         count = self.count + other.count
@@ -116,7 +116,7 @@ def _centre(moments: Moments, y: Floats) -> Floats:
 
 
 def moments_without_gaps(X: Any) -> Moments:
-    """Return the moments of rows of one group and no target, numpy or CSC, where missing values (NaN) are left out."""
+    """Return the moments of X (numpy or CSC) as one group without a target, where missing values (NaN) are left out."""
     n, p = X.shape
     matrix = scipy.sparse.csc_array(X)
     is_there, columns = ~np.isnan(matrix.data), np.repeat(np.arange(p), np.diff(matrix.indptr))
@@ -155,7 +155,7 @@ def column_scores(score: Score, moments: Moments) -> Floats:
 
 
 def mean_and_variance(moments: Moments) -> tuple[Floats, Floats]:
-    """Return the mean and the variance of every column over the rows of all groups; NaN for a column of gaps alone."""
+    """Return the mean and the variance of every column over the rows of all groups; NaN for a column of only gaps."""
     total = moments.count.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean: Floats = moments.origin + (moments.count * moments.mean).sum(axis=0) / total
@@ -192,7 +192,7 @@ def p_values(score: Score, scores: Floats, n_rows: int, n_classes: int) -> Float
 
 
 def q_values(p: Floats) -> Floats:
-    """Return the q-values of Benjamini and Hochberg (1995) of all p-values; NaN, which counts for nothing, stays NaN.
+    """Return the q-values of Benjamini and Hochberg (1995) of all p-values; NaN is not counted and stays NaN.
 
     The features with q-values of at most 0.05 are a selection with a false discovery rate of at most 5 %.
 

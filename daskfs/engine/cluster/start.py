@@ -63,8 +63,8 @@ def cluster_of_class(
 ) -> Iterator[Client]:
     """Yield a client of a cluster of a class such as ``dask_jobqueue.SLURMCluster``; stop the cluster afterwards.
 
-    The cluster is asked for a number of `workers`, if the `arguments` of the class do not say, or to `adapt` the number
-    to the work between a "minimum" and a "maximum".
+    The cluster is scaled to a number of `workers`, or it adapts the number to the work, between the "minimum" and the
+    "maximum" in `adapt`. Without either it has the workers that the `arguments` of the class say.
     """
     with _start(path, arguments, workers, adapt) as cluster, Client(cluster, set_as_default=False) as client:
         try:

@@ -57,7 +57,7 @@ logger = logging.getLogger("daskfs")
 
 
 def patience() -> Patience:
-    """Return how long this process waits in vain."""
+    """Return the time limits of the waits of this process."""
     import dask  # here, since a run without a cluster does without Dask
 
     return Patience(dask.utils.parse_timedelta(dask.config.get(PATIENCE, 40)), NO_WORKERS)
@@ -72,8 +72,8 @@ def call(
 ) -> Any:
     """Call a method of a client or future, and return its value; the wait for the value is watched.
 
-    The method is called on the event loop of the client, where Dask's methods return awaitable objects. The futures
-    `waits_for` are those whose end the method waits for, if any. From then on the value must arrive `within` some
+    The method is called on the event loop of the client, where Dask's methods return awaitable objects. If the method
+    waits for futures, pass them as `waits_for`. After these have ended, the value must arrive `within` a number of
     seconds, by default ten minutes (`Patience.value`), or Interrupted is raised.
     """
     vigil, running = Vigil(client, within), _start(client, function, *arguments)
@@ -94,7 +94,7 @@ def call(
 
 
 def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-    """Call a method as `call` does, for a value that is worth a few seconds only. Raise TimeoutError after these."""
+    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds."""
     running = _start(client, function, *arguments)
     try:
         if not _has_ended(running, patience().answer if seconds is None else seconds):
@@ -173,10 +173,10 @@ def _start(client: Client, function: Callable[..., Any], *arguments: Any) -> _Ru
 
 
 def _forget_cancelled_gather(client: Client) -> None:
-    """Mend a client that could fetch no value any more.
+    """Repair a client that cannot fetch values any more.
 
-    Dask's client joins fetches that begin together. If the first of them is cancelled before it has begun, by a time
-    limit on a busy machine, Dask 2026.8 lets every later fetch join the cancelled one.
+    Dask's client combines fetches that begin together. If a time limit cancels the first of them before it has begun,
+    as on a busy machine, Dask 2026.8 lets every later fetch join the cancelled fetch.
     """
     gather: Any = getattr(client, "_gather_future", None)
     if gather is not None and gather.done():
@@ -208,7 +208,7 @@ class Vigil:
         self._watchdog, self._made = Watchdog(self._patience, self._within), self._connection.made
 
     def look(self, waits_for: Collection[Future[Any]] = ()) -> None:
-        """Look around once. Connect the client anew if it hears nothing, and raise Interrupted if all is in vain."""
+        """Ask the scheduler once. Reconnect the client if its stream is dead; raise Interrupted to end the wait."""
         connection = self._connection
         if self._client.status == "closed":  # its event loop, too
             raise Interrupted(GONE)
@@ -227,7 +227,7 @@ class Vigil:
             _drop(self._client, self._watchdog.give_up())
 
     def succeed(self) -> None:
-        """Note that a task has ended, of which the stream has brought the news."""
+        """Record that the stream has reported the end of a task."""
         self._connection.in_vain = 0
 
 
@@ -275,7 +275,7 @@ _connections: WeakKeyDictionary[Client, _Connection] = WeakKeyDictionary()
 
 
 def _answer(client: str, echo: int, keys: Sequence[str], dask_scheduler: Any) -> tuple[int, list[str], list[str]]:
-    """Send an echo, and return the number of workers, the tasks that have ended, and the workers that are unheard of.
+    """Send an echo; return the number of workers, the tasks that have ended, and the workers that miss heartbeats.
 
     This function runs in the scheduler.
     """

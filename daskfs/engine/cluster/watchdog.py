@@ -37,20 +37,20 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to wait in vain, in seconds; all but the time without workers follow from one number.
+    """How long to wait before giving up, in seconds; all limits but `workerless` are proportional to `silent`.
 
     >>> Patience(40).deaf, Patience(40).every
     (10.0, 3.0)
     """
 
     silent: float = 40.0
-    """Without an answer of the scheduler; together with the last question less than a minute."""
+    """Seconds without an answer of the scheduler; with the time of the last question, less than a minute."""
     workerless: float = 60.0
-    """Without a single worker; a restart takes some time."""
+    """Seconds without a single worker, enough for workers to restart."""
 
     @property
     def deaf(self) -> float:
-        """Seconds in which the scheduler answers, but its stream is overdue; three such times fit into a minute."""
+        """Seconds with answers but an overdue stream, after which to reconnect; three times of it fit into a minute."""
         return self.silent / 4
 
     @property
@@ -60,12 +60,12 @@ class Patience:
 
     @property
     def answer(self) -> float:
-        """Seconds for the scheduler's answer to one question."""
+        """Seconds to wait for the scheduler's answer to one question."""
         return self.silent / 8
 
     @property
     def value(self) -> float:
-        """Seconds for a value that no task is needed for: large states travel for long, and workers compile kernels."""
+        """Seconds to wait for a value that needs no task: large states travel for long, and workers compile kernels."""
         return self.silent * 15
 
 
@@ -85,27 +85,27 @@ class Answer:
 
 @dataclass(slots=True)
 class Watchdog:
-    """Adds up what the looks of one wait have found, and decides whether to go on waiting."""
+    """Collects the answers of the scheduler during one wait, and decides whether to go on waiting."""
 
     patience: Patience
     within: float = inf
-    """Seconds from the last task that ends to the value that is waited for."""
+    """How many seconds the awaited value may take after the last task has ended."""
     silent: float = 0.0
-    """Seconds since the last answer, as all that follow only those in which this process was awake."""
+    """Seconds since the last answer. This and all times below count only while this process was awake."""
     deaf: float = 0.0
-    """Seconds since the stream was last in time."""
+    """Seconds since the stream was last up to date."""
     workerless: float = 0.0
     """Seconds since there was a worker."""
     settled: float = 0.0
-    """Seconds since no task was pending any more."""
+    """Seconds for which no task has been pending."""
     unheard: dict[str, float] = field(default_factory=dict)
-    """Seconds since the scheduler heard from each worker that misses heartbeats."""
+    """For each worker that misses heartbeats, the seconds since the scheduler first reported this."""
     _last: float | None = None
     _echo: int = 0
     _ended: frozenset[str] = field(default_factory=frozenset)
 
     def look(self, now: float, answer: Answer | None, heard: int, pending: Collection[str]) -> Verdict:
-        """Return what to do.
+        """Return what to do after a question to the scheduler.
 
         Parameters
         ----------

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,43 +180,27 @@ def ingest(
     files = [replace(file, limits=budget.limits) for file in files]
     model = open_dataset(like, storage_options) if isinstance(like, str | os.PathLike) else like
     kind = kind if model is None else kind.like(model)
-    asked = planning.request_digest(kind, files, layout, compression, on_bad_line)
-    asked += "" if model is None else f" like {model.digest[:16]}"
-    request = asked if order == "auto" else f"{asked} as is"
+    request = _request_of(planning.request_digest(kind, files, layout, compression, on_bad_line), model, order)
     shuffled = request if seed is None else shuffled_request(request, seed)
     content = planning.content_digest(files)
     with location.one_writer():
         if not overwrite and planning.is_done(location, shuffled, content):
             return open_dataset(url, storage_options)
         if overwrite or not planning.is_unshuffled(location, request, content):
-            try:
+            with _no_empty_folder(location):
                 plan = planning.new_plan(kind, files, layout, compression, budget.chunk_bytes)
-            except DaskfsError:
-                location.remove_if_empty()
-                raise
-            if seed is not None:
-                _check_in_rows(location, plan.shape)
+                if seed is not None:
+                    _check_in_rows(location, plan.shape)
             work = list(planning.plan_pieces(plan.format, files, request))
             planning.begin(location, plan, work, request, overwrite)
             fills = None if model is None else Fills.from_record(model.attributes.get("missing")) or Fills("auto")
             job = IngestJob(location, plan.format, plan.shape, budget, on_bad_line == "skip", max_bad_lines, fills)
-            try:
-                pieces = _stage_pieces(job, work, where, progress)
-            except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
-                raise
-            except DaskfsError:
-                planning.abandon(location)
-                raise
-            origin: dict[str, Any] = {"by": "ingest", "request": request, "content": content}
-            origin |= {"format": plan.format.name, "sources": len(files)}
-            origin |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
-            origin |= {"dropped": sum(piece.dropped for piece in pieces)} if plan.format.is_table else {}
-            row_order = merge_orders(pieces, merge_labels(pieces, plan.format.targets))
-            in_runs = row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape)
-            if in_runs:
-                origin["autocorrelation"] = round(row_order.autocorrelation, 3)
+            pieces = _stage_or_abandon(job, work, where, progress)
+            origin = {"by": "ingest", "request": request, "content": content}
+            origin |= _summary(plan, pieces, len(files), order)
+            will_shuffle = seed is not None or "autocorrelation" in origin
             planning.begin_publishing(location, work)
-            _publish(job, pieces, origin, UNSHUFFLED if in_runs or seed is not None else ROOT, where)
+            _publish(job, pieces, origin, UNSHUFFLED if will_shuffle else ROOT, where)
         if location.exists(UNSHUFFLED):
             shuffle_in_place(
                 location, seed or 0, memory, {"request": shuffled}, pool(client, workers, [location.options])
@@ -231,6 +216,22 @@ def _seed_of(shuffle: bool | int) -> int | None:
     return shuffle
 
 
+def _request_of(digest: str, model: Dataset | None, order: RowOrder) -> str:
+    """Return the digest of a request with the options `like` and `order`, which does not depend on the shuffle."""
+    like = "" if model is None else f" like {model.digest[:16]}"
+    return f"{digest}{like}{'' if order == 'auto' else ' as is'}"
+
+
+@contextmanager
+def _no_empty_folder(location: Location) -> Iterator[None]:
+    """Remove the folder of the dataset, if it is empty, after an error in the `with` block."""
+    try:
+        yield
+    except DaskfsError:
+        location.remove_if_empty()
+        raise
+
+
 def _is_in_rows(shape: BlockShape | DenseShape) -> bool:
     return isinstance(shape, BlockShape) or shape.layout == "rows"
 
@@ -239,10 +240,36 @@ def _check_in_rows(location: Location, shape: BlockShape | DenseShape) -> None:
     """Raise OptionError if the rows must be shuffled, but the layout does not allow a shuffle."""
     if not _is_in_rows(shape):
         assert isinstance(shape, DenseShape)
-        location.remove_if_empty()
         raise OptionError(
             f"{location.url}: a dense table in {shape.layout} cannot be shuffled row by row; use --layout rows"
         )
+
+
+def _summary(plan: planning.Plan, pieces: list[AnyPiece], n_sources: int, order: RowOrder) -> dict[str, Any]:
+    """Return the attributes of the dataset that describe the sources.
+
+    The attribute "autocorrelation" is there only if rows must be shuffled because their labels come in runs.
+    """
+    summary: dict[str, Any] = {"format": plan.format.name, "sources": n_sources}
+    summary |= {"bad_lines": sum(piece.bad_lines for piece in pieces)}
+    summary |= {"dropped": sum(piece.dropped for piece in pieces)} if plan.format.is_table else {}
+    row_order = merge_orders(pieces, merge_labels(pieces, plan.format.targets))
+    if row_order.mixed is False and order == "auto" and _is_in_rows(plan.shape):
+        summary["autocorrelation"] = round(row_order.autocorrelation, 3)
+    return summary
+
+
+def _stage_or_abandon(
+    job: IngestJob, work: list[WorkPiece], where: Pool, progress: Callable[[IngestProgress], None] | None
+) -> list[AnyPiece]:
+    """Return the records of all staged pieces. After an error of the sources, let another ingest begin."""
+    try:
+        return _stage_pieces(job, work, where, progress)
+    except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over
+        raise
+    except DaskfsError:
+        planning.abandon(job.location)
+        raise
 
 
 def _stage_pieces(

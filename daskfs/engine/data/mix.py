@@ -84,7 +84,7 @@ def _shuffled(dataset: Dataset, folder: Path, client: Client | None) -> Dataset:
 
 
 def order_of_shuffle(n_samples: int) -> NDArray[np.intp]:
-    """Return the numbers that the rows of a mixed dataset have in the sorted one."""
+    """Return for each row of a mixed dataset its row number in the sorted dataset."""
     return np.argsort(row_keys(0, 0, n_samples), kind="stable")
 
 

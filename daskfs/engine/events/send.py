@@ -103,7 +103,7 @@ def _send(worker: Any, run: str) -> None:
 
 
 class TaskReports:
-    """Receiver, on the driver, of the reports of one selection run's tasks, named `run`.
+    """Receives the reports of the tasks of the selection run `run` on the driver.
 
     Reports are stored by the key of their task, so that a task that Dask runs again is counted once.
     """
@@ -118,8 +118,8 @@ class TaskReports:
     def total(self, tasks: Iterable[str]) -> Spent:
         """Return the time and bytes of tasks that have ended, with NaN for seconds if the report of a task is missing.
 
-        The seconds of the scheduler are those between the end of a task's last input and the start of the task. Inputs
-        that come from the driver do not count, and neither do clocks of two machines that contradict each other.
+        The scheduler's seconds of a task are those from the end of its last input to its start. Inputs from the driver
+        are not counted, and neither are negative times, which come from the clocks of different machines.
         """
         total = Spent()
         for task in tasks:

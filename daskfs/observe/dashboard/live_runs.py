@@ -352,7 +352,7 @@ def _count(value: object) -> int:
 
 
 def _maybe(value: object) -> float | None:
-    """Return a number that a plot has room for, or None; raise TypeError for any other value."""
+    """Return a number that is small enough for a plot, or None for None; raise TypeError for any other value."""
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < LARGEST:

@@ -200,7 +200,7 @@ def _figures(sources: dict[str, ColumnDataSource]) -> list[figure]:
 
 
 def _figure(source: str, title: str, label: str, x: AxisRange, y: AxisRange, **options: Any) -> figure:
-    """Return an empty plot of columns of a source, whose tags tell page.js how the axes follow the data."""
+    """Return an empty plot of columns of a source, with tags from which page.js knows how to scale the axes."""
     ranges = {"x_range": Range1d(syncable=False), "y_range": Range1d(syncable=False)}
     look = {"height": 230, "frame_align": False, "toolbar_location": None, "tools": "", "stylesheets": [_CELL]}
     plot = figure(title=title, x_axis_label=label, tags=[source, x, y], **{**_ACROSS, **look, **ranges, **options})

@@ -133,10 +133,10 @@ def content(run: RunRecords) -> dict[str, Any]:
 
 
 def headline(run: RunRecords) -> str:
-    """Return a line on how many features were selected, and on what they achieve as far as the score supports it.
+    """Return a line with the number of selected features and how well they predict.
 
-    Without a score, with a score of the data that the features were selected from, or without a baseline to compare it
-    with, the line says only what the features were selected for.
+    The line says only what the features were selected for if there is no score, if the score is of the data from which
+    the features were selected, or if there is no baseline.
     """
     subject, is_one = _subject(run.selection), len(run.selection.features) == 1
     metrics, name = run.metrics or {}, main_metric(run.selection)

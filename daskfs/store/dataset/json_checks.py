@@ -14,7 +14,7 @@ Check = Callable[[Any], bool]
 
 
 def parse_json(raw: bytes) -> Any:
-    """Return the value of a JSON text. Raise ValueError if it is no JSON, nested too deeply, or no text when written.
+    """Return the value of a JSON text. Raise ValueError if it is not JSON, nested too deeply, or not valid Unicode.
 
     >>> from daskfs.store.dataset.json_checks import parse_json
     >>> parse_json(b"[" * 10_000)

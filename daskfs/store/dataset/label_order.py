@@ -102,8 +102,8 @@ class LabelOrder:
     def autocorrelation(self) -> float:
         """The autocorrelation of neighbouring labels: 0 in random order, 1 where equal labels come together, or NaN.
 
-        Of labels that may be classes and may be numbers, the larger one of two: of the events that neighbours are
-        equal, and of the numbers.
+        Labels that may be classes or numbers have two autocorrelations, of which the larger is returned: as classes, by
+        how often neighbouring labels are equal, and as numbers, by their squared differences.
         """
         if self.rows < 2:
             return math.nan

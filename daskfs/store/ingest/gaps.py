@@ -148,7 +148,7 @@ def _mean(limbs: NDArray[np.int64], count: int) -> float:
 
 
 def _shares(parts: Sequence[CellsPart]) -> list[Sequence[CellsPart]]:
-    """Return the parts in a few groups, one for each task."""
+    """Divide the parts into a few groups, one for each task."""
     step = -(-len(parts) // _TASKS)
     return [parts[first : first + step] for first in range(0, len(parts), step)]
 
@@ -227,7 +227,7 @@ def count_missing(X: Any) -> NDArray[np.int64]:
 def fill_matrix(X: Any, missing: Missing, names: Sequence[Any] | None) -> tuple[Any, Sequence[Any] | None, Fills]:
     """Return a matrix with its gaps filled, its column names with those of indicators, and what was filled in.
 
-    A matrix without gaps is returned as it is. The rows to drop are not dropped here; see `complete_rows`.
+    A matrix without gaps is returned as it is. Rows with gaps are not dropped here; see `complete_rows`.
 
     >>> X, names, fills = fill_matrix(np.array([[1.0, np.nan], [3.0, 4.0]]), "indicator", ["a", "b"])
     >>> X, names, fills.values

@@ -64,7 +64,7 @@ def _below(root: str, path: str, options: StorageOptions) -> Iterator[dict[str, 
 
 
 def is_hidden(parts: Sequence[str]) -> bool:
-    """Return whether a file is no data by its name, or by that of a folder it lies in: ``.…`` and ``_…``."""
+    """Return whether a file is not data, because its name or that of its folder begins with a dot or underscore."""
     return any(part.startswith((".", "_")) for part in parts)
 
 

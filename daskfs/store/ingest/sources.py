@@ -153,8 +153,8 @@ _FIRST_BYTES = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2",
 def spool(stream: IO[bytes], folder: Path) -> Path:
     """Write a stream to the file ``folder/KEY/stdin``, and return its path.
 
-    KEY is a digest of the bytes, and the file has the same time in any case, so that the same bytes are recognised as
-    the same source later. Compressed bytes, recognised by the first of them, get a name with the suffix.
+    KEY is a digest of the bytes, and the file always has the same time, so that the same bytes are recognised as the
+    same source later. If the first bytes show a compression, its suffix is added to the name of the file.
     """
     digest, part = hashlib.sha256(), folder / uuid4().hex[:12]
     part.mkdir(parents=True)
@@ -194,7 +194,7 @@ class SourcePart:
 
 
 def total_bytes(sources: Sequence[Source]) -> int:
-    """Return the size of all files, where a byte of a compressed file stands for about four."""
+    """Return the size of all files, counting a byte of a compressed file as four bytes."""
     return sum(source.size * (4 if source.compression else 1) for source in sources)
 
 
@@ -203,8 +203,8 @@ def find_sources(
 ) -> list[Source]:
     """Return the source files that match the paths, folders, globs and URLs, without duplicates and in a stable order.
 
-    Files in a folder that are hidden or called ``_…``, as other programs call what is no data, are ignored, and so are
-    files below the folders `leave_out` that are not named themselves.
+    Files in a folder are ignored if they are hidden or their names begin with ``_``, as other programs name files
+    without data. Files below the folders `leave_out` are ignored unless they are named themselves.
     """
     result: dict[str, Source] = {}
     storage_options = StorageOptions(options)

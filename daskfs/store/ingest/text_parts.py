@@ -114,7 +114,7 @@ def copy_block(block: SparseBlock) -> SparseBlock:
 
 
 def _joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
-    """Return the rows of any number of blocks, none of them included, as one block."""
+    """Return the rows of several blocks as one block, or an empty block without blocks."""
     edges = np.cumsum([0, *(len(block.ids) for block in blocks)])
     starts = [block.indptr[:-1] + edge for block, edge in zip(blocks, edges, strict=False)]
     return SparseBlock(
@@ -136,7 +136,7 @@ class TextPiece(SparsePiece):
 
     @classmethod
     def of(cls, number: int, labels: SparseBlock, strings: list[str], n_entries: int, max_id: int) -> TextPiece:
-        """Return the piece of rows whose labels are known."""
+        """Return the record of a part from its rows, which need only labels."""
         blocks, weighted = [StagedBlock(len(labels.y), n_entries, 1)], not all_ones(labels.weight)
         piece = cls(number, "", "", strings=strings, blocks=blocks, max_id=max_id, weighted=weighted)
         piece.add_labels(labels.y)
@@ -150,7 +150,7 @@ def text_parts(kind: LineFormat, sources: Sequence[Source]) -> list[SourcePart]:
 
 
 def scan_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> list[TextPiece]:
-    """Return what is known about parts after their labels are read; repeated features of a row count as entries.
+    """Read the labels of parts, and return a record of each part; repeated features of a row count as entries.
 
     The number of the first part is `first`.
     """
@@ -162,7 +162,7 @@ def scan_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> lis
 
 
 def parse_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> list[tuple[TextPiece, SparseBlock]]:
-    """Return what is known about parts after all of them are read, and their rows."""
+    """Parse parts, and return a record of each part and its rows."""
     parser, pieces = PartParser(kind, _ROWS_AT_ONCE, max(part.nbytes for part in parts) // _ENTRY_BYTES), []
     for number, part in enumerate(parts, first):
         block = copy_block(parser.parse(part))

@@ -171,8 +171,8 @@ def count_rows(share: RowShare, blocks: range) -> NDArray[np.int64]:
 class RowSlots:
     """The numbers of rows and entries before each slot (a small piece of the new order of rows), and in total.
 
-    `counts` are the numbers in each slot, an array of shape (2, slots). Sections begin at a multiple of `read_together`
-    slots, since all slots of a source block are read together.
+    `counts` has shape (2, slots): the number of rows and the number of entries in each slot. Sections begin at a
+    multiple of `read_together` slots, since all slots of a source block are read together.
     """
 
     def __init__(self, counts: NDArray[np.int64], read_together: int = 1) -> None:

@@ -1,8 +1,8 @@
-"""Columns that tell rows apart, such as the number of a row, a customer or a session, and are left out as features.
+"""Columns that only identify rows, such as the number of a row, a customer or a session, and are not used as features.
 
-What counts for a text is how many other rows share the text of a row on average. The features of texts that hardly any
-rows share would predict the rows that were seen, and nothing else, and there are more of them the more rows there are.
-Cities, words and advertisements are no identifiers however many there are, since frequent ones have many rows.
+A column of texts is judged by how many other rows have the same text as a row, on average. If texts are shared by
+hardly any rows, their features would fit the training rows and predict nothing for others, and their number would grow
+with the number of rows. Cities, words and advertisements are not identifiers, since frequent ones have many rows.
 
 ================================= ======================== ============================
 other rows with the text of a row distinct texts           name of the column
@@ -12,9 +12,9 @@ fewer than 2                      at least 1,000           any
 fewer than 20                     at least 100             names a customer, a session …
 ================================= ======================== ============================
 
-Only the first rows are looked at. Texts that are in the first half of these and again in the second half tell how often
-a text comes back, and so how many of *all* rows share it. Rows of a text that come one after the other are counted
-where they are. Distinct texts are those of the first rows.
+Only the first rows are read. Texts that are in the first half of these and again in the second half show how often a
+text occurs again, and so how many of *all* rows share it. Consecutive rows with the same text are counted as they are.
+Distinct texts are those of the first rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def names_rows(codes: NDArray[np.integer], name: str, n_rows: float) -> bool:
-    """Return whether texts are identifiers, from the number of the text of each of the first of `n_rows` rows."""
+    """Return whether texts are identifiers, given the codes of the texts in the first of `n_rows` rows."""
     distinct = int(codes.max(initial=-1)) + 1
     if len(codes) < _LEAST_ROWS:
         return False
@@ -52,7 +52,7 @@ def names_rows(codes: NDArray[np.integer], name: str, n_rows: float) -> bool:
 
 
 def mean_companions(codes: NDArray[np.integer], n_rows: float) -> float:
-    """Return how many other rows have the text of a row on average, of `n_rows` rows of which the first are known.
+    """Estimate how many of `n_rows` rows have the same text as a row on average, given the codes of the first rows.
 
     >>> codes = np.random.default_rng(0).integers(0, 2000, 10_000)  # five rows each
     >>> mean_companions(codes, 10_000).__round__(), mean_companions(np.sort(codes), 1e6).__round__()
@@ -67,7 +67,7 @@ def mean_companions(codes: NDArray[np.integer], n_rows: float) -> float:
 
 
 def is_named_as_identifier(name: str) -> bool:
-    """Return whether a column is called after what identifiers stand for.
+    """Return whether the name of a column is that of an identifier, such as a customer or a session.
 
     >>> [is_named_as_identifier(name) for name in ("customer", "userName", "visit_id", "city", "trust", "item no.")]
     [True, True, True, False, False, True]
@@ -76,7 +76,7 @@ def is_named_as_identifier(name: str) -> bool:
 
 
 def is_number_of_rows(numbers: NDArray[np.float64], name: str) -> bool:
-    """Return whether numbers are distinct and whole, and count the rows, in any order, or are called id or number."""
+    """Return whether numbers are whole and distinct, and are consecutive in some order or called id or number."""
     if len(numbers) < _LEAST_ROWS or len(np.unique(numbers)) < len(numbers) or (numbers != numbers.round()).any():
         return False
     counts_rows = numbers.max() - numbers.min() == len(numbers) - 1  # in any order, as they are distinct

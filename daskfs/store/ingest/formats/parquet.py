@@ -65,7 +65,7 @@ class Parquet(TableFormat):
         return replace(options.decide(schema.names, sample, n_rows), kinds=_kinds(schema))
 
     def _find_partitions(self, sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
-        """Return the columns that folders make: those whose values differ, or that the dataset to be like has."""
+        """Return the columns that names of folders give, if their values differ or the given columns have them."""
         values = [_partition_values(source) for source in sources]
         distinct = {name: {each.get(name, "") for each in values} for name in values[0]}
         wanted = {name: texts for name, texts in distinct.items() if len(texts) > 1 or name in self.columns}

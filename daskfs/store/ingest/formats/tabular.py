@@ -230,49 +230,27 @@ class TableOptions(Format):
     ) -> Self:
         """Return the options with every "auto" replaced by a choice from the types and values in `sample`.
 
-        The sample is the first rows of about `n_rows`. The numbers of text files (`is_text`) have no type, and float32
-        is good enough for them.
+        The `sample` holds the first of about `n_rows` rows. Numbers in text files (`is_text`) have no type, and float32
+        is precise enough for them.
         """
-        kinds = {column.name: kind_of(column.type) for column in sample.schema}
-        kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
-        kinds |= (
-            dict.fromkeys((*self.dates, *self.iso_dates), DATE)
-            | dict.fromkeys(self.booleans, BOOLEAN)
-            | dict.fromkeys(self.times, TIME)
-        )
-        declared = {*self.numeric, *self.categorical, *self.dates}
+        kinds = self._declared_kinds(sample)
         features = [name for name in columns if name not in self.label_columns and name not in self.ignore]
-        texts = {name for name in features if kinds[name] == CATEGORICAL and name not in declared}
+        texts = {name for name in features if kinds[name] == CATEGORICAL and name not in self._declared}
         formats = dict(self.date_formats) | (dict.fromkeys(self.dates, self.date_format) if self.date_format else {})
         dates = self._find_dates(sample, texts.union(self.dates).difference(formats))
         formats |= {name: date_format for name, (date_format, _) in dates.items() if date_format}
         kinds |= dict.fromkeys(dates, DATE)
         for name in features:
             if name in texts and name not in dates:
-                kinds[name] = _kind_of_texts(sample[name])
-                if kinds[name] == CATEGORICAL:
-                    _refuse_decimal_commas(sample[name], name, f"--categorical or --ignore {name}")
-                    _refuse_stray_texts(sample[name], name)
+                kinds[name] = _kind_of_undated_texts(sample[name], name)
             _check_castable(sample[name], name, kinds[name])
         for name in self.label_columns if self.labels == "auto" else ():
             _check_label(sample[name], name, kinds[name])
-        kept = {*declared, *self.include}
-        identifiers = [
-            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
-        ]
+        identifiers = self._find_identifiers(sample, features, kinds, n_rows)
         features = [name for name in features if name not in identifiers]
-        if not features:
-            raise OptionError(
-                f"{some_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
-                "pass --include with those to keep"
-            )
         numeric = tuple(name for name in features if kinds[name] != CATEGORICAL)
         categorical = tuple(name for name in features if kinds[name] == CATEGORICAL)
-        dense = self.table == "dense" or (self.table == "auto" and not categorical)
-        if dense and categorical:
-            raise OptionError(f"no dense table with text ({some_names(categorical)}): pass --table sparse or --ignore")
-        if not dense and self.dtype == "float64":
-            raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
+        dense = self._is_dense(categorical)
         to_fit = [name for name in numeric if dense and not (is_text and kinds[name] == NUMERIC)]
         exact = all(_fits_float32(sample[name], kinds[name], formats.get(name, "")) for name in to_fit)
         dtype = _unless_auto(self.dtype, "float32" if exact else "float64")
@@ -300,15 +278,51 @@ class TableOptions(Format):
             dtype=dtype,
         )
 
+    @property
+    def _declared(self) -> set[str]:
+        """The columns of which the user gave the kind."""
+        return {*self.numeric, *self.categorical, *self.dates}
+
+    def _declared_kinds(self, sample: pa.Table | pa.RecordBatch) -> dict[str, str]:
+        """Return the kind of every column that the options declare, or else the kind of the column's Arrow type."""
+        kinds = {column.name: kind_of(column.type) for column in sample.schema}
+        kinds |= dict.fromkeys(self.numeric, NUMERIC) | dict.fromkeys(self.categorical, CATEGORICAL)
+        kinds |= dict.fromkeys((*self.dates, *self.iso_dates), DATE)
+        return kinds | dict.fromkeys(self.booleans, BOOLEAN) | dict.fromkeys(self.times, TIME)
+
+    def _find_identifiers(
+        self, sample: pa.Table | pa.RecordBatch, features: Sequence[str], kinds: Mapping[str, str], n_rows: float
+    ) -> list[str]:
+        """Return the columns that only identify rows. Raise OptionError if no other column is left."""
+        kept = {*self._declared, *self.include}
+        identifiers = [
+            name for name in features if name not in kept and _is_identifier(sample[name], name, kinds[name], n_rows)
+        ]
+        if len(identifiers) == len(features):
+            raise OptionError(
+                f"{some_names(identifiers)}: look like identifiers, and no other column is left to be a feature; "
+                "pass --include with those to keep"
+            )
+        return identifiers
+
+    def _is_dense(self, categorical: Sequence[str]) -> bool:
+        """Return whether to store a dense table. Raise OptionError if other options contradict this."""
+        dense = self.table == "dense" or (self.table == "auto" and not categorical)
+        if dense and categorical:
+            raise OptionError(f"no dense table with text ({some_names(categorical)}): pass --table sparse or --ignore")
+        if not dense and self.dtype == "float64":
+            raise OptionError("a sparse table holds float32: leave out --dtype float64, or pass --table dense")
+        return dense
+
     def _find_dates(self, sample: pa.Table | pa.RecordBatch, names: Collection[str]) -> dict[str, tuple[str, bool]]:
-        """Return the format of dates, and whether it is unsure, of those columns whose texts are all dates."""
+        """Return the date format, and whether it is unsure, of each column in `names` whose texts are all dates."""
         formats = {
             name: _find_date_format(sample[name], self.date_format) for name in sample.schema.names if name in names
         }
         return {name: date_format for name, date_format in formats.items() if date_format is not None}
 
     def _label_kind(self, kinds: Mapping[str, str]) -> LabelKind:
-        """Return the kind of the labels. Raise OptionError for several columns of labels that are not all numeric."""
+        """Return the kind of the labels. Raise OptionError for several columns of labels, unless all hold numbers."""
         texts = [name for name in self.label_columns if kinds[name] not in (NUMERIC, BOOLEAN)]
         if self.targets is not None and (texts or self.labels == "strings"):
             why = f"{some_names(texts)} holds {kinds[texts[0]]} values" if texts else "--labels strings takes one label"
@@ -342,7 +356,7 @@ class TableOptions(Format):
         )
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
-        """Return what was decided for every column: its kind, its gaps, and what fills them."""
+        """Return for every column its kind, its number of gaps, and the value that fills the gaps."""
         rows, formats = [], dict(self.date_formats)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
@@ -458,9 +472,10 @@ def _trimmed(column: pa.Array) -> pa.Array:
 
 
 def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
-    """Return the format of the dates that all texts of a column are, and whether it is unsure; None for other texts.
+    """Return the date format of a column and whether it is unsure, or None if not all texts are dates of one format.
 
-    The format is the given one, "" for ISO 8601, or an order that is unsure if day and month can be exchanged.
+    The format is `given`, "" for ISO 8601, or an order of day, month and year. An order is unsure if day and month can
+    be exchanged.
     """
     if kind_of(column.type) != CATEGORICAL or column.null_count == len(column):
         return None
@@ -473,8 +488,17 @@ def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
     return order_of(_trimmed(column))
 
 
+def _kind_of_undated_texts(column: pa.Array, name: str) -> str:
+    """Return the kind of a column of texts that are no dates. Raise OptionError for texts that look like numbers."""
+    kind = _kind_of_texts(column)
+    if kind == CATEGORICAL:
+        _refuse_decimal_commas(column, name, f"--categorical or --ignore {name}")
+        _refuse_stray_texts(column, name)
+    return kind
+
+
 def _kind_of_texts(column: pa.Array) -> str:
-    """Return BOOLEAN or TIME if all texts of a column are of this kind and there is a text, else CATEGORICAL."""
+    """Return BOOLEAN or TIME if all texts of a column are of this kind, and CATEGORICAL otherwise or without texts."""
     if column.null_count == len(column):
         return CATEGORICAL
     texts = arrow("pyarrow.compute").utf8_lower(column.drop_null().cast(arrow().string()))
@@ -500,7 +524,7 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
 
 
 def _refuse_stray_texts(column: pa.Array, name: str) -> None:
-    """Raise OptionError if nearly all texts of a column are numbers, of which there are too many to be categories."""
+    """Raise OptionError if nearly all texts of a column are numbers, with too many distinct ones for categories."""
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
     if not len(texts):
         return
@@ -516,7 +540,7 @@ def _refuse_stray_texts(column: pa.Array, name: str) -> None:
 
 
 def _check_label(column: pa.Array, name: str, kind: str) -> None:
-    """Raise OptionError if the labels of a column of some kind are numbers in another form, or dates."""
+    """Raise OptionError if a column of labels holds dates, times, or numbers with decimal commas."""
     if kind == CATEGORICAL:
         _refuse_decimal_commas(column, name, "--labels strings")
     if kind in (DATE, TIME) or _find_date_format(column, "") is not None:
@@ -525,7 +549,7 @@ def _check_label(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:
-    """Return whether a column of the first of about `n_rows` rows tells rows apart, and says nothing about them."""
+    """Return whether a column only identifies rows, judging by the first of about `n_rows` rows."""
     values = column.drop_null()
     if kind == CATEGORICAL and len(values):
         texts = as_texts(values)
@@ -562,7 +586,7 @@ def _check_castable(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
-    """Return whether float32 holds every number of a column's type exactly; of dates, whether they are whole days."""
+    """Return whether float32 holds a column exactly: every number of its type, or its dates if they are whole days."""
     types, type = arrow("pyarrow.types"), column.type
     if kind == BOOLEAN:
         return True
@@ -576,7 +600,7 @@ def _fits_float32(column: pa.Array, kind: str, date_format: str) -> bool:
 
 
 def _later_first_days(sample: pa.Table | pa.RecordBatch, formats: Mapping[str, str]) -> dict[str, str]:
-    """Return the formats of columns of dates that are no whole days, with the day of the earliest date in `sample`."""
+    """Return formats that count seconds from the day of the earliest date, for columns of dates with times of day."""
     later = {}
     for name, date_format in formats.items():
         if not _fits_float32(sample[name], DATE, date_format):
