@@ -58,7 +58,8 @@ class Counting(AsynchronousAlgorithm):
         return state
 
     def merge(self, states: Sequence[State]) -> State:
-        filler, blocks = (np.maximum.reduce([getattr(state, name) for state in states]) for name in ("filler", "blocks"))
+        filler = np.maximum.reduce([state.filler for state in states])
+        blocks = np.maximum.reduce([state.blocks for state in states])
         return Counted(filler, blocks, states[0].version, states[0].passes, 0, states[0].objectives)
 
     def view(self, state: State, worker: int) -> State:
