@@ -402,6 +402,7 @@ def test_sweeps_see_the_newest_residuals_also_after_a_merge(classes):
     check(state)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_memory_is_promised_and_kept(loss):
     rng = np.random.default_rng(0)

@@ -230,6 +230,7 @@ def test_an_unknown_name_is_one_line(regression, tmp_path):
     assert ran.stderr.splitlines() == ["error: --keep: the dataset has no feature 'age'"]
 
 
+@pytest.mark.slow
 def test_the_command_keeps_columns(regression, tmp_path):
     ran = run_command(regression, tmp_path / "run", "--keep", "x1,x4", "--rounds", "2", "--per-round", "20")
     assert ran.exit_code == 0, ran.output

@@ -125,6 +125,7 @@ def test_halves_of_few_groups_are_refused(tmp_path):
         select_from_halves(dataset, daskfs.OnlineSubstitution(K, error_control="permuted", groups="x0"), SEEDS)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("name", ["block", "mission", "univariate"])
 def test_two_workers_give_what_two_shards_of_each_half_give(tmp_path, name):
     axis = "rows" if name in OF_ROWS else "columns"

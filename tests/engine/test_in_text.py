@@ -113,6 +113,7 @@ def test_sorted_labels_are_written_in_random_order(path, lines):
     assert_equal(daskfs.select(path, algorithm), daskfs.select(dataset, algorithm))
 
 
+@pytest.mark.slow
 def test_workers_parse_text(path, monkeypatch):
     monkeypatch.setattr(in_text, "HELD_BYTES", 0)
     monkeypatch.setattr("daskfs.engine.run.n_shards_for", lambda *_: 2)
