@@ -230,6 +230,16 @@ def test_zarr_that_xarray_wrote_is_read_in_place(chunks):
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
 
 
+def test_groups_of_rows_of_a_text_may_be_a_name_space():
+    """The text is written as a dataset for it, as for `--keep`, since a text read in place has no list of names."""
+    rng = np.random.default_rng(0)
+    lines = [f"{1 if word < 10 else -1} |w w{word} |session s{rng.integers(20)}" for word in rng.integers(0, 20, 400)]
+    Path("visits.vw").write_text("\n".join(lines))
+    flags = ("--algorithm", "mission", "--error-control", "halves", "--groups", "session", "--width", "256")
+    run("visits.vw", "-k", "10", *flags)
+    assert not any(name.startswith("session^") for name in names("visits-selected"))
+
+
 def test_foreign_zarr_that_has_changed_is_selected_from_again():
     X = np.random.default_rng(8).normal(size=(400, 30))
     group = zarr.open_group("cells.zarr", mode="w")
