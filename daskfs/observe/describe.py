@@ -234,7 +234,9 @@ def _counted(count: int, word: str) -> str:
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(map(printable, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(printable(name) or "''" for name in names[:most]) + (
+        f" and {len(names) - most:,} more" if len(names) > most else ""
+    )
 
 
 def _kind_line(row: Mapping[str, Any]) -> str:
