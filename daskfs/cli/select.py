@@ -56,6 +56,7 @@ TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
 INGEST_FLAGS = (
     "label",
     "format",
+    "labels",
     "missing",
     "include",
     "ignore",
@@ -87,6 +88,7 @@ request_options = with_options(
 """Adds the argument SOURCE and the flags that most people need to `daskfs select` and `daskfs plan`."""
 source_options = with_options(
     click.option("--format", type=Choice([*FORMATS]), help="The format of the files, if it is not plain."),
+    click.option("--labels", type=Choice(["numbers", "strings"]), help="What labels are, if it is not plain."),
     click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
     _table_flag("--missing", type=Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
     _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
