@@ -88,7 +88,6 @@ request_options = with_options(
 """Adds the argument SOURCE and the flags that most people need to `daskfs select` and `daskfs plan`."""
 source_options = with_options(
     click.option("--format", type=Choice([*FORMATS]), help="The format of the files, if it is not plain."),
-    click.option("--labels", type=Choice(["numbers", "strings"]), help="What labels are, if it is not plain."),
     click.option("--array", help="Of a Zarr group: the matrix, if there are several."),
     _table_flag("--missing", type=Choice(get_args(Missing)), help="What fills gaps.  [default: the mean]"),
     _table_flag("--ignore", type=NAMES, help="Columns to leave out."),
@@ -97,6 +96,7 @@ source_options = with_options(
     _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
     _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
     _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
+    _run_flag("--labels", type=Choice(["numbers", "strings"]), help="What labels are, if it is not plain."),
     _run_flag(
         "--order", type=Choice(["auto", "as-is"]),
         help="as-is: keep the order of the rows, even if they are sorted by label.",

@@ -352,6 +352,22 @@ def test_declared_dates_in_an_unknown_form_are_an_error(table_has):
     assert "'1~1~2021' is not written as %d/%m/%Y" in refused.stderr
 
 
+def test_numbers_that_may_stand_for_gaps_are_said():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": rng.integers(20, 80, 300), "income": rng.integers(0, 10**5, 300), "x": rng.normal(size=300)}
+    )
+    table["y"] = table.age / 7 + table.x
+    table.loc[::9, "age"] = -999
+    table.loc[::7, "income"] = 99  # among the others
+    table.to_csv("a.csv", index=False)
+    said = run("a.csv", "-k", "2", "--label", "y").stderr
+    assert "numbers: -999 in age is read as a number; leave these cells empty if it means a gap" in said
+    assert "income" not in said
+    with pytest.warns(UserWarning, match="column 'age': -999 is read as a number; make it NaN if it means a gap"):
+        daskfs.select("a.csv", 2, y="y")
+
+
 def test_gaps_in_foreign_zarr_are_filled_in_a_copy():
     X = np.random.default_rng(8).normal(size=(400, 10))
     y = (X[:, 3] > 0).astype(int)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
 
 from daskfs.errors import OptionError, SourceError, check_choice, nearest_or_some, some_names
 from daskfs.protocol import Kind
@@ -31,7 +33,7 @@ from daskfs.store.ingest.formats.dates import (
     with_first_day,
 )
 from daskfs.store.ingest.formats.identifiers import is_number_of_rows, names_rows
-from daskfs.store.ingest.gaps import Fills, Missing
+from daskfs.store.ingest.gaps import Fills, Missing, gap_number
 from daskfs.store.ingest.sources import Source
 
 if TYPE_CHECKING:
@@ -113,6 +115,8 @@ class TableOptions(Format):
         The format of each column of dates in another form than ISO 8601, with the first day if float32 would not tell
         seconds since 2000 apart, and the columns whose first rows do not tell day and month apart, filled in by
         `resolve`.
+    gap_numbers
+        The columns with a number that seems to stand for gaps, such as -999, and the number, filled in by `resolve`.
     """
 
     label: str | tuple[str, ...] = ""
@@ -134,6 +138,7 @@ class TableOptions(Format):
     identifiers: tuple[str, ...] = field(default=(), metadata=RESOLVED)
     date_formats: tuple[tuple[str, str], ...] = field(default=(), metadata=RESOLVED)
     unsure_dates: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    gap_numbers: tuple[tuple[str, float], ...] = field(default=(), metadata=RESOLVED)
 
     is_table: ClassVar[bool] = True
 
@@ -311,6 +316,7 @@ class TableOptions(Format):
             identifiers=tuple(identifiers),
             date_formats=tuple(formats.items()),
             unsure_dates=tuple(name for name, (_, is_unsure) in dates.items() if is_unsure),
+            gap_numbers=tuple(_gap_numbers(sample, [name for name in numeric if kinds[name] == NUMERIC])),
             ignore=tuple(self.ignore),
             include=tuple(self.include),
             date_parts=tuple(self.date_parts),
@@ -362,13 +368,15 @@ class TableOptions(Format):
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
         """Return what was decided for every column: its kind, its gaps, and what fills them."""
-        rows, formats = [], dict(self.date_formats)
+        rows, formats, gap_numbers = [], dict(self.date_formats), dict(self.gap_numbers)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
             if formats.get(name):
                 row["format"] = formats[name]
             if name in self.unsure_dates:
                 row["unsure"] = True
+            if name in gap_numbers:
+                row["gap_number"] = gap_numbers[name]
             if gaps.get(name):
                 row["gaps"] = gaps[name]
                 if name in fills.values:
@@ -658,6 +666,15 @@ def _later_first_days(sample: pa.Table | pa.RecordBatch, formats: Mapping[str, s
             first = arrow("pyarrow.compute").min(as_seconds(sample[name], DATE, date_format)).as_py()
             later[name] = with_first_day(date_format, FIRST_DAY + timedelta(days=first // _DAY))
     return later
+
+
+def _gap_numbers(sample: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yield the columns of numbers in which a number of nines is in several rows and far from all others, and it."""
+    for name in names:
+        if kind_of(sample[name].type) == NUMERIC:
+            numbers, counts = np.unique(as_numbers(sample[name].drop_null()).to_numpy(), return_counts=True)
+            if (number := gap_number(numbers, counts)) is not None:
+                yield name, number
 
 
 def _unless_auto(option: Any, choice: str) -> Any:
