@@ -56,6 +56,7 @@ TABLES, RUNNING = "Options of tables (CSV, TSV, Parquet)", "Options of the run"
 INGEST_FLAGS = (
     "label",
     "format",
+    "labels",
     "missing",
     "include",
     "ignore",
@@ -95,6 +96,7 @@ source_options = with_options(
     _table_flag("--numeric", type=NAMES, help="Columns to be read as numbers."),
     _table_flag("--dates", type=NAMES, help="Columns to be read as dates."),
     _table_flag("--date-format", help="How texts of dates are written, if it is unsure, such as %m/%d/%Y."),
+    _run_flag("--labels", type=Choice(["numbers", "strings"]), help="What labels are, if it is not plain."),
     _run_flag(
         "--order", type=Choice(["auto", "as-is"]),
         help="as-is: keep the order of the rows, even if they are sorted by label.",

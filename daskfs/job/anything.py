@@ -282,7 +282,10 @@ class _Opener:
                 raise OptionError("y: the table has a column 'y' already; pass the name of the target's column")
             table = table.append_column(label, pa.array(np.asarray(y)))
         file = self._folder() / "table.parquet"
-        parquet.write_table(table, file)
+        try:
+            parquet.write_table(table, file)
+        except pa.ArrowNotImplementedError as error:  # categories that are no texts or numbers, such as pd.cut makes
+            raise OptionError(f"data: {error}: make the categories texts, as with .astype(str)") from error
         return self._ingest([str(file)], Recognised("parquet", ""), label, algorithm)
 
     def _ingest_dask_frame(self, frame: Any, y: Any, algorithm: Algorithm | int) -> Dataset:
@@ -315,6 +318,12 @@ class _Opener:
                 stacklevel=5,
             )
         for row in columns:
+            if "gap_number" in row:
+                warnings.warn(
+                    f"column {row['column']!r:.80}: {row['gap_number']:.15g} is read as a number; make it NaN "
+                    "if it means a gap",
+                    stacklevel=5,
+                )
             if "unsure" in row:
                 warnings.warn(
                     f"column {row['column']!r:.80} is read as {in_words(row['format'])}, since no day is above 12 in "

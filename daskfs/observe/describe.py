@@ -191,11 +191,22 @@ def decision_lines(dataset: Dataset) -> list[str]:
     if gaps := [row for row in columns if "gaps" in row and row["kind"] not in ("identifier", "ignored")]:
         how = str((dataset.attributes.get("missing") or {}).get("how"))
         lines.append(f"gaps: {_gap_decision(gaps, how)} (--missing; daskfs info {public_url(dataset.url)})")
+    lines += _gap_number_lines(columns)
     if n_bad := (dataset.attributes.get("made") or {}).get("bad_lines"):
         lines.append(f"bad lines: {n_bad:,} were left out (--set ingest.on_bad_line=error shows the first)")
     if (remark := order_remark(dataset)) is not None:
         lines.append(f"order: {remark}")
     return lines
+
+
+def _gap_number_lines(columns: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each number that seems to stand for gaps."""
+    columns_with: dict[float, list[str]] = {}
+    for row in columns:
+        if "gap_number" in row:
+            columns_with.setdefault(row["gap_number"], []).append(row["column"])
+    for number, names in columns_with.items():
+        yield f"numbers: {number:.15g} in {_some(names)} is read as a number; leave these cells empty if it means a gap"
 
 
 def _gap_decision(rows: Sequence[Mapping[str, Any]], how: str) -> str:
@@ -234,7 +245,9 @@ def _counted(count: int, word: str) -> str:
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(map(printable, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    return ", ".join(printable(name) or "''" for name in names[:most]) + (
+        f" and {len(names) - most:,} more" if len(names) > most else ""
+    )
 
 
 def _kind_line(row: Mapping[str, Any]) -> str:

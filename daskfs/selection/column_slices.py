@@ -9,6 +9,7 @@ The columns come in slices, so that a caller who needs a sum over columns never 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from daskfs.errors import OptionError
+from daskfs.errors import OptionError, public_url
 from daskfs.protocol import ColumnBlock, Kind, RowBlock, SparseBlock, SparseColumnBlock
 from daskfs.selection.frames import CategoryWatch, find_column, is_frame, numbers_of, row_slices
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
+from daskfs.store.ingest.formats.dates import first_day_of
 from daskfs.store.ingest.gaps import GAP, Fills
 
 SLICE_CELLS = 1 << 20  # of an array in memory, in one slice
@@ -177,10 +179,31 @@ def slice_columns(
     """
     dataset = as_dataset(X)
     if dataset is not None:
+        _check_table(dataset, names, date_formats)
         return _from_dataset(dataset, ids, names)
     if is_frame(X):
         return _from_frame(X, ids, names, fills, date_formats)
     return _from_array(X, ids, names, fills)
+
+
+def _check_table(dataset: Dataset, names: Sequence[str], date_formats: Mapping[str, str]) -> None:
+    """Raise OptionError if an ingested table lacks a column of features, or counts its dates from another day.
+
+    Sparse data would have zeros for the features of a column that is not there.
+    """
+    rows = {row["column"]: row for row in dataset.attributes.get("columns") or ()}
+    read = {column for column, row in rows.items() if row["kind"] not in ("label", "identifier", "ignored")}
+    url = public_url(dataset.url)
+    for name in names if rows else ():
+        if name not in read and not any(name[: at.start()] in read for at in re.finditer("[=:]", name)):
+            raise OptionError(f"{url}: the table has no column of the feature {name!r:.80}, which the selection needs")
+        if name in read and rows[name]["kind"] == "date":
+            here, there = (first_day_of(form)[1] for form in (rows[name].get("format", ""), date_formats.get(name, "")))
+            if here != there:
+                raise OptionError(
+                    f"{url}: column {name!r:.80} is in seconds since {here}, and was since {there} in the data of the "
+                    "selection: ingest the table with --like and the dataset that was selected from"
+                )
 
 
 def _from_frame(

@@ -370,3 +370,10 @@ def test_memory_of_rows_keeps_its_promise(tmp_path, kind):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 1.1 * algorithm.nbytes(dataset.meta)
+
+
+def test_two_columns_that_separate_the_classes_perfectly_are_no_overflow():
+    """filterwarnings = error: a leak gave the line "note: overflow encountered in reduce"."""
+    y = np.arange(100) % 2
+    X = np.column_stack([y, 1 - y, np.random.default_rng(0).normal(size=100)]).astype(float)
+    assert set(daskfs.select(X, daskfs.Univariate(2), y).names) == {"x0", "x1"}

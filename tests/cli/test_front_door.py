@@ -230,6 +230,16 @@ def test_zarr_that_xarray_wrote_is_read_in_place(chunks):
     np.testing.assert_allclose(ours.weights, theirs.weights, rtol=1e-6)
 
 
+def test_groups_of_rows_of_a_text_may_be_a_name_space():
+    """The text is written as a dataset for it, as for `--keep`, since a text read in place has no list of names."""
+    rng = np.random.default_rng(0)
+    lines = [f"{1 if word < 10 else -1} |w w{word} |session s{rng.integers(20)}" for word in rng.integers(0, 20, 400)]
+    Path("visits.vw").write_text("\n".join(lines))
+    flags = ("--algorithm", "mission", "--error-control", "halves", "--groups", "session", "--width", "256")
+    run("visits.vw", "-k", "10", *flags)
+    assert not any(name.startswith("session^") for name in names("visits-selected"))
+
+
 def test_foreign_zarr_that_has_changed_is_selected_from_again():
     X = np.random.default_rng(8).normal(size=(400, 30))
     group = zarr.open_group("cells.zarr", mode="w")
@@ -252,6 +262,110 @@ def test_decimal_commas_are_no_categories(label, remedy):
         "error: column price holds numbers with decimal commas, such as '1,0': write them with points, "
         f"or pass {remedy}"
     )
+
+
+AMOUNTS = ["{:.1f} %", "${:,.2f}", "{:.1f}€", "{:,.2f}"]
+
+
+@pytest.mark.parametrize("amount", AMOUNTS)
+@pytest.mark.parametrize("column", ["price", "y"])
+def test_numbers_with_signs_or_separators_are_no_categories(column, amount):
+    table = pd.DataFrame({"price": np.arange(100) * 77.7, "x": np.arange(100) % 9, "y": np.arange(100) % 90 / 7})
+    table[column] = [amount.format(float(value) * 100) for value in table[column]]
+    table.to_csv("euro.csv", index=False)
+    done = run("euro.csv", "-k", "1", "--label", "y", code=2)
+    assert f"error: column {column} holds numbers with signs or separators, such as" in done.stderr
+    option = "--labels strings" if column == "y" else "--categorical price"
+    run("euro.csv", "-k", "1", "--label", "y", *option.split(), "--out", "as-texts", code=2 if column == "y" else 0)
+
+
+def test_few_percentages_are_categories():
+    table = pd.DataFrame({"rate": ["7 %", "19 %"] * 100, "y": [0.5, 1.5] * 100})
+    table.to_csv("rates.csv", index=False)
+    run("rates.csv", "-k", "1", "--label", "y")
+    assert names("rates-selected") <= {"rate=7 %", "rate=19 %"}
+
+
+def test_commas_before_three_digits_may_separate_thousands():
+    Path("euro.csv").write_text("y;x\n" + "\n".join(f"{i},{i % 7:03};{i % 9}" for i in range(100)))
+    done = run("euro.csv", "-k", "1", "--label", "y", code=2)
+    assert (
+        "column y holds numbers with commas, such as '0,000': write decimals with points, and thousands" in done.stderr
+    )
+
+
+def test_numbers_as_texts_of_parquet_are_read_as_asked():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(300, 3)).round(4), columns=["a", "b", "c"])
+    table["y"] = table.a + 5
+    table.astype({"a": str}).to_parquet("a.parquet")
+    done = run("a.parquet", "-k", "1", "--label", "y", code=2)
+    assert "error: column a holds numbers as texts, such as " in done.stderr
+    assert "pass --numeric a to read them as numbers" in done.stderr
+    run("a.parquet", "-k", "1", "--label", "y", "--numeric", "a")
+    assert names("a-selected") == {"a"}
+    table.astype({"y": str}).to_parquet("y.parquet")
+    done = run("y.parquet", "-k", "1", "--label", "y", code=2)
+    assert "error: column y holds numbers as texts, such as " in done.stderr
+    run("y.parquet", "-k", "1", "--label", "y", "--labels", "numbers")
+    assert names("y-selected") == {"a"}
+
+
+def test_zip_codes_and_customers_as_texts_of_parquet_are_what_they_were():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"zip": [f"{number:05}" for number in rng.integers(1000, 1030, 600)], "a": rng.normal(size=600)}
+    )
+    table["customer"] = [f"{number}" for number in rng.permutation(600) + 70_000]
+    table["y"] = table.a + 1.5
+    table.to_parquet("a.parquet")
+    done = run("a.parquet", "-k", "1", "--label", "y")
+    assert "columns: 1 number, 1 category" in done.stderr
+    assert "left out: customer, which looks like an identifier" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["%d %b %Y", "%B %d, %Y", "%d-%b-%Y", "%d %b %Y %H:%M"])
+def test_dates_with_names_of_months_are_dates(form):
+    rng = np.random.default_rng(0)
+    days = pd.Series(pd.to_datetime("2021-01-01") + pd.to_timedelta(rng.integers(0, 700, 300), "D"))
+    table = pd.DataFrame({"when": days.dt.strftime(form), "x": rng.normal(size=300), "y": 0.0})
+    table["y"] = (days - days.min()).dt.days + 0.5
+    table.to_csv("dates.csv", index=False)
+    done = run("dates.csv", "-k", "1", "--label", "y")
+    assert names("dates-selected") == {"when"}
+    assert f"dates: when, read as {form.replace('%B', '%b')} (--date-format)" in done.stderr
+
+
+@pytest.mark.parametrize("table_has", ["numbers", "texts"])
+def test_declared_dates_in_an_unknown_form_are_an_error(table_has):
+    rows = [
+        f"{i % 28 + 1}~{i % 12 + 1}~2021,{i % 7},{'ab'[i % 2] if table_has == 'texts' else i},{i}.5" for i in range(99)
+    ]
+    Path("dates.csv").write_text("\n".join(["when,x,z,y", *rows]))
+    done = run("dates.csv", "-k", "1", "--label", "y", "--dates", "when", code=2)
+    assert done.stderr.splitlines()[-1] == (
+        "error: --dates when: '1~1~2021' is not a date whose form is known: pass --date-format, such as '%d/%m/%y', or "
+        "write all dates as 2024-12-31, or leave out --dates when"
+    )
+    run("dates.csv", "-k", "1", "--label", "y", "--dates", "when", "--date-format", "%d~%m~%Y")
+    refused = run("dates.csv", "-k", "1", "--label", "y", "--dates", "when", "--date-format", "%d/%m/%Y", code=2)
+    assert "'1~1~2021' is not written as %d/%m/%Y" in refused.stderr
+
+
+def test_numbers_that_may_stand_for_gaps_are_said():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"age": rng.integers(20, 80, 300), "income": rng.integers(0, 10**5, 300), "x": rng.normal(size=300)}
+    )
+    table["y"] = table.age / 7 + table.x
+    table.loc[::9, "age"] = -999
+    table.loc[::7, "income"] = 99  # among the others
+    table.to_csv("a.csv", index=False)
+    said = run("a.csv", "-k", "2", "--label", "y").stderr
+    assert "numbers: -999 in age is read as a number; leave these cells empty if it means a gap" in said
+    assert "income" not in said
+    with pytest.warns(UserWarning, match="column 'age': -999 is read as a number; make it NaN if it means a gap"):
+        daskfs.select("a.csv", 2, y="y")
 
 
 def test_gaps_in_foreign_zarr_are_filled_in_a_copy():

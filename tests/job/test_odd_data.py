@@ -134,3 +134,9 @@ def test_a_constant_number_in_parts_of_the_rows_is_a_number(tmp_path):
     assert dataset.classes is None
     half = daskfs.ingest(both[:1], tmp_path / "half.zarr", "csv", label="y")
     assert (half.classes, half.attributes["mixed"]) == ((0.5,), None)
+
+
+def test_categories_that_are_intervals_are_an_error_that_says_what_to_do():
+    with pytest.raises(OptionError, match=r"interval.*: make the categories texts, as with .astype\(str\)"):
+        daskfs.select(FRAME.assign(cut=pd.cut(SCORE, 5)), 2, y=SCORE)
+    daskfs.select(FRAME.assign(cut=pd.cut(SCORE, 5).astype(str)), 2, y=SCORE)

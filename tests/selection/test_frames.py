@@ -152,3 +152,28 @@ def test_names_that_are_only_numbers_are_positions():
     X = np.random.default_rng(1).normal(size=(100, 6))
     selection = daskfs.select(X, 1, y=X[:, 4] > 0)
     assert selection.score(pd.DataFrame(X), X[:, 4] > 0) == selection.score(X, X[:, 4] > 0)
+
+
+def test_another_first_day_or_a_missing_column_of_an_ingested_table_is_an_error(tmp_path):
+    """Two files that are ingested by themselves count times from different days, and sparse columns may be renamed."""
+    rng = np.random.default_rng(0)
+    hours = np.sort(rng.integers(0, 5000, 400))
+    times = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, "h")
+    table = pd.DataFrame({"when": times.strftime("%Y-%m-%d %H:%M:%S"), "x": rng.normal(size=400)})
+    table["c"], table["y"] = rng.choice(list("ab"), 400), hours / 100 + table.x
+    first, later = tmp_path / "first.csv", tmp_path / "later.csv"
+    table[:300].to_csv(first, index=False)
+    table[300:].to_csv(later, index=False)
+    made = daskfs.ingest(first, tmp_path / "first.zarr", "csv", label="y", shuffle=False)
+    selection = daskfs.select(daskfs.transpose(made, tmp_path / "columns.zarr"), daskfs.OnlineSubstitution(2))
+    assert set(selection.names) == {"when", "x"}
+    alone = daskfs.ingest(later, tmp_path / "alone.zarr", "csv", label="y")
+    with pytest.raises(OptionError, match=r"'when' is in seconds since 2021-.*, and was since 2021-01-01 .*--like"):
+        selection.score(alone)
+    alike = daskfs.ingest(later, tmp_path / "alike.zarr", "csv", like=made)
+    assert selection.score(alike) > 0.9
+    renamed = tmp_path / "renamed.csv"
+    table[:100].rename(columns={"x": "X"}).to_csv(renamed, index=False)
+    without = daskfs.ingest(renamed, tmp_path / "without.zarr", "csv", label="y")
+    with pytest.raises(OptionError, match="the table has no column of the feature 'x', which the selection needs"):
+        selection.score(without)

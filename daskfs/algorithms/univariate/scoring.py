@@ -132,7 +132,9 @@ class Scoring(Algorithm):
         if self.score != "variance":
             statistics |= {"p_value": p[best], "q_value": q[best]}
         finite = np.nan_to_num(scores[best], nan=0.0)
-        record = {"objective": float(finite.sum()), "significant": float(np.count_nonzero(q <= SIGNIFICANT))}
+        with np.errstate(over="ignore"):  # a column that separates the classes has the largest score there is
+            total = float(finite.sum())
+        record = {"objective": total, "significant": float(np.count_nonzero(q <= SIGNIFICANT))}
         weights, intercept = np.zeros(len(best)), np.zeros(1)
         if self.fits and self.by_class:
             weights, intercept = fit_classes(sums, count)

@@ -63,7 +63,9 @@ _DTYPES = {
 }
 _TEXTS = ("feature", "tag", "names/name")
 _COLUMN = with_members(column=is_text, kind=is_text)
-_OF_COLUMN = may_have({"format": is_text, "unsure": is_flag, "gaps": is_count, "fill": is_number})
+_OF_COLUMN = may_have(
+    {"format": is_text, "unsure": is_flag, "gaps": is_count, "fill": is_number, "gap_number": is_number}
+)
 _MUST = {
     "n_samples": is_count,
     "n_features": is_count,

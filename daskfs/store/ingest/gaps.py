@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from daskfs.errors import SourceError
 from daskfs.store.ingest import gaps_kernels as kernels
 
+_NINES, _FEWEST_OTHERS = frozenset(10.0**digits - 1 for digits in range(2, 10)), 10
 Missing = Literal["auto", "error", "mean", "median", "indicator", "drop", "zero"]
 """What becomes of a missing number; see `MISSING`."""
 MISSING = {
@@ -35,6 +36,23 @@ _TASKS = 8  # at most, as the sums of all tasks are in memory at once
 
 
 _ROWS_AT_ONCE = 4096
+
+
+def gap_number(numbers: NDArray[np.float64], counts: NDArray[np.int64]) -> float | None:
+    """Return the number of nines, such as -999, that seems to stand for gaps among distinct ascending numbers, or None.
+
+    It is in several rows, and farther from the nearest of the other numbers than these are from each other.
+
+    >>> ages = np.arange(20.0, 80.0)
+    >>> [gap_number(np.sort([*ages, number]), np.full(61, 2)) for number in (-999.0, 99.0, 9999.0, 1000.0)]
+    [-999.0, None, 9999.0, None]
+    """
+    numbers, counts = numbers[np.isfinite(numbers)], counts[np.isfinite(numbers)]
+    for at, others in ((0, numbers[1:]), (-1, numbers[:-1])):
+        is_candidate = len(others) >= _FEWEST_OTHERS and counts[at] > 1 and abs(numbers[at]) in _NINES
+        if is_candidate and np.abs(others - numbers[at]).min() > others[-1] - others[0]:
+            return float(numbers[at])
+    return None
 
 
 def indicator_name(name: str) -> str:

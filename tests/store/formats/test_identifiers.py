@@ -74,3 +74,23 @@ def test_customers_are_left_out_and_said(tmp_path, rows_each, kind):
     assert {"column": "customer", "kind": "identifier"} in ds.attributes["columns"]
     kept = daskfs.ingest(path, tmp_path / "kept.zarr", kind, label="y", include=("customer",))
     assert kept.n_features == 3 + frame.customer.nunique()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("index_name", [None, "Unnamed: 0"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_index_of_rows_drawn_from_a_sorted_table_is_left_out(tmp_path, kind, index_name, replace):
+    """The number that a row had in a table sorted by class tells its class."""
+    frame = pd.DataFrame({"a": RNG.normal(size=900), "y": np.repeat(["ill", "well"], 450)})
+    frame = frame.sample(600, random_state=0, replace=replace).rename_axis(index_name)
+    path = tmp_path / f"x.{kind}"
+    getattr(frame, f"to_{kind}")(path)
+    ds = daskfs.ingest(path, tmp_path / "x.zarr", kind, label="y")
+    assert list(ds.names(np.arange(ds.n_features))) == ["a"]
+    assert [row["kind"] for row in ds.attributes["columns"]].count("identifier") == 1
+
+
+def test_whole_numbers_without_a_name_that_are_shared_by_rows_are_a_feature(tmp_path):
+    frame = pd.DataFrame({"": RNG.integers(0, 9, 200), "y": RNG.normal(size=200)})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    assert daskfs.ingest(tmp_path / "x.csv", tmp_path / "x.zarr", "csv", label="y").n_features == 1

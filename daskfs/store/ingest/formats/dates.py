@@ -1,6 +1,7 @@
 """Texts that are dates in another form than ISO 8601, such as 19/08/2021, 19.08.2021 09:30 or 8/19/2021 2:30 PM.
 
-The form of a column is one of `ORDERS`, a separator and the order of day, month and year. A time of day may follow.
+The form of a column is one of `ORDERS`, a separator and the order of day, month and year, after which a time of day may
+follow, or one of `NAMED_MONTHS`, such as 19 Aug 2021.
 
 A date becomes seconds since 2000, or since a later day that the form of its column ends with, as in "%d/%m/%Y since
 2026-03-01" or, for ISO 8601, "since 2026-03-01". float32 tells seconds of few months apart, but not seconds since 2000.
@@ -23,7 +24,12 @@ ORDERS = tuple(
     if order + separator != "%Y/%m/%d-"  # which is ISO 8601
 )
 """The forms that are recognised. Where day and month can be exchanged in every text, the first form is taken."""
+NAMED_MONTHS = tuple(
+    day + clock for day in ("%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%b %d %Y") for clock in ("", " %H:%M", " %H:%M:%S")
+)
+"""The forms with English names of months, such as 19 Aug 2021 or August 19, 2021 14:30, that are recognised."""
 FIRST_DAY = date(2000, 1, 1)
+_NAMED_MONTH = r"(?i)^(\d{1,2}[ -][a-z]{3,9}[ -]|[a-z]{3,9} \d{1,2},? )\d{4}\b"
 _SINCE = re.compile(r"(?:(.*) )?since (\d{4}-\d\d-\d\d)")
 _CLOCK = r"(?:[ T]+(?P<H>\d{1,2})(?P<MS>:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)(?:\s*(?P<half>[AaPp])[Mm])?)?"
 
@@ -37,6 +43,19 @@ def order_of(texts: pa.Array) -> tuple[str, bool] | None:
     """
     fits = [order for order in ORDERS if _has_order(texts, order)]
     return (fits[0], len(fits) > 1) if fits else None
+
+
+def may_name_months(texts: pa.Array) -> bool:
+    """Return whether all texts may have one of `NAMED_MONTHS`, with a year of four digits, and there is a text.
+
+    >>> import pyarrow as pa
+    >>> texts = ("19 Aug 2021", "august 19, 2021 14:30", "19 Aug 21", None)
+    >>> [may_name_months(pa.array([text], pa.string())) for text in texts]
+    [True, True, False, False]
+    """
+    import pyarrow.compute as compute
+
+    return compute.all(compute.match_substring_regex(texts, _NAMED_MONTH)).as_py() is True
 
 
 def _has_order(texts: pa.Array, order: str) -> bool:

@@ -9,20 +9,31 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
+
 from daskfs.errors import OptionError, SourceError, check_choice, nearest_or_some, some_names
 from daskfs.protocol import Kind
 from daskfs.store.dataset.dataset import Dataset
 from daskfs.store.ingest.formats.base import RESOLVED, Format, LabelKind, NamesFrom
-from daskfs.store.ingest.formats.dates import FIRST_DAY, ORDERS, first_day_of, order_of, parse_dates, with_first_day
+from daskfs.store.ingest.formats.dates import (
+    FIRST_DAY,
+    NAMED_MONTHS,
+    ORDERS,
+    first_day_of,
+    may_name_months,
+    order_of,
+    parse_dates,
+    with_first_day,
+)
 from daskfs.store.ingest.formats.identifiers import is_number_of_rows, names_rows
-from daskfs.store.ingest.gaps import Fills, Missing
+from daskfs.store.ingest.gaps import Fills, Missing, gap_number
 from daskfs.store.ingest.sources import Source
 
 if TYPE_CHECKING:
@@ -46,6 +57,10 @@ _EPOCH = datetime.fromtimestamp(0, UTC).date()
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 _NUMERIC_SHARE, _MANY_NUMBERS = 0.9, 20  # of texts and of distinct texts, from which a column seems to hold numbers
 _WITH_COMMA = r"^\s*[-+]?\d+(,\d+)?\s*$"
+_THREE_DIGITS = r",\d{3}\s*$"
+_AMOUNT = (  # 12 %, $1,234.50, 1.234,50 €
+    r"^\s*[-+]?\s*[$€£¥]?\s*[-+]?(\d+([.,]\d+)?|\d{1,3}([,.'’\x{a0}\x{202f}]\d{3})+([.,]\d+)?)\s*[%‰$€£¥]?\s*$"
+)
 
 
 class NumberColumn(NamedTuple):
@@ -100,6 +115,8 @@ class TableOptions(Format):
         The format of each column of dates in another form than ISO 8601, with the first day if float32 would not tell
         seconds since 2000 apart, and the columns whose first rows do not tell day and month apart, filled in by
         `resolve`.
+    gap_numbers
+        The columns with a number that seems to stand for gaps, such as -999, and the number, filled in by `resolve`.
     """
 
     label: str | tuple[str, ...] = ""
@@ -121,6 +138,7 @@ class TableOptions(Format):
     identifiers: tuple[str, ...] = field(default=(), metadata=RESOLVED)
     date_formats: tuple[tuple[str, str], ...] = field(default=(), metadata=RESOLVED)
     unsure_dates: tuple[str, ...] = field(default=(), metadata=RESOLVED)
+    gap_numbers: tuple[tuple[str, float], ...] = field(default=(), metadata=RESOLVED)
 
     is_table: ClassVar[bool] = True
 
@@ -242,8 +260,10 @@ class TableOptions(Format):
         kinds |= dict.fromkeys(dates, DATE)
         for name in features:
             if name in texts and name not in dates:
-                kinds[name] = _kind_of_undated_texts(sample[name], name)
+                kinds[name] = _kind_of_undated_texts(sample[name], name, n_rows)
             _check_castable(sample[name], name, kinds[name])
+            if name in self.dates:
+                _check_dates(sample[name], name, formats.get(name, ""))
         for name in self.label_columns if self.labels == "auto" else ():
             _check_label(sample[name], name, kinds[name])
         identifiers = self._find_identifiers(sample, features, kinds, n_rows)
@@ -270,6 +290,7 @@ class TableOptions(Format):
             identifiers=tuple(identifiers),
             date_formats=tuple(formats.items()),
             unsure_dates=tuple(name for name, (_, is_unsure) in dates.items() if is_unsure),
+            gap_numbers=tuple(_gap_numbers(sample, [name for name in numeric if kinds[name] == NUMERIC])),
             ignore=tuple(self.ignore),
             include=tuple(self.include),
             date_parts=tuple(self.date_parts),
@@ -357,13 +378,15 @@ class TableOptions(Format):
 
     def decisions(self, gaps: Mapping[str, int], fills: Fills) -> list[dict[str, Any]]:
         """Return for every column its kind, its number of gaps, and the value that fills the gaps."""
-        rows, formats = [], dict(self.date_formats)
+        rows, formats, gap_numbers = [], dict(self.date_formats), dict(self.gap_numbers)
         for name, kind in self.kinds_of_columns.items():
             row: dict[str, Any] = {"column": name, "kind": kind}
             if formats.get(name):
                 row["format"] = formats[name]
             if name in self.unsure_dates:
                 row["unsure"] = True
+            if name in gap_numbers:
+                row["gap_number"] = gap_numbers[name]
             if gaps.get(name):
                 row["gaps"] = gaps[name]
                 if name in fills.values:
@@ -474,12 +497,13 @@ def _trimmed(column: pa.Array) -> pa.Array:
 def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
     """Return the date format of a column and whether it is unsure, or None if not all texts are dates of one format.
 
-    The format is `given`, "" for ISO 8601, or an order of day, month and year. An order is unsure if day and month can
-    be exchanged.
+    The format is `given`, "" for ISO 8601, one with named months, or an order of day, month and year. An order is
+    unsure if day and month can be exchanged.
     """
     if kind_of(column.type) != CATEGORICAL or column.null_count == len(column):
         return None
-    for date_format in dict.fromkeys((given, "")):
+    named = NAMED_MONTHS if may_name_months(_trimmed(column)) else ()
+    for date_format in dict.fromkeys((given, "", *named)):
         try:
             as_dates(column, date_format)
         except arrow().ArrowInvalid:
@@ -488,12 +512,18 @@ def _find_date_format(column: pa.Array, given: str) -> tuple[str, bool] | None:
     return order_of(_trimmed(column))
 
 
-def _kind_of_undated_texts(column: pa.Array, name: str) -> str:
-    """Return the kind of a column of texts that are no dates. Raise OptionError for texts that look like numbers."""
-    kind = _kind_of_texts(column)
+def _kind_of_undated_texts(column: pa.Array, name: str, n_rows: float) -> str:
+    """Return the kind of a column of texts that are no dates, among the first of about `n_rows` rows.
+
+    Raise OptionError for texts that look like numbers.
+    """
+    kind, otherwise = _kind_of_texts(column), f"--categorical or --ignore {name}"
     if kind == CATEGORICAL:
-        _refuse_decimal_commas(column, name, f"--categorical or --ignore {name}")
+        _refuse_decimal_commas(column, name, otherwise)
+        _refuse_amounts(column, name, otherwise)
         _refuse_stray_texts(column, name)
+        if not _is_code(column, name, n_rows):
+            _refuse_number_texts(column, name, f"--numeric {name} to read them as numbers, or {otherwise}")
     return kind
 
 
@@ -516,26 +546,57 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
     are_numbers = compute.all(compute.match_substring_regex(texts, _WITH_COMMA)).as_py()
     if are_numbers and compute.any(compute.match_substring(texts, ",")).as_py():
-        example = next(text for text in texts.to_pylist() if "," in text)
+        commas = texts.filter(compute.match_substring(texts, ","))
+        what, remedy = "decimal commas", "write them with points"
+        if compute.all(compute.match_substring_regex(commas, _THREE_DIGITS)).as_py():
+            what, remedy = "commas", "write decimals with points, and thousands with nothing between them"
+        example = commas[0].as_py()
         raise OptionError(
-            f"column {name} holds numbers with decimal commas, such as {example!r:.40}: write them with points, "
-            f"or pass {otherwise}"
+            f"column {name} holds numbers with {what}, such as {example!r:.40}: {remedy}, or pass {otherwise}"
         )
+
+
+def _refuse_amounts(column: pa.Array, name: str, otherwise: str) -> None:
+    """Raise OptionError if all texts are numbers with a percent or currency sign or separated thousands, and many."""
+    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
+    if not len(texts) or not compute.all(compute.match_substring_regex(texts, _AMOUNT)).as_py():
+        return
+    signed = texts.filter(compute.invert(compute.match_substring_regex(texts, _NUMBER)))
+    if len(signed) and len(texts.unique()) >= _MANY_NUMBERS:
+        raise OptionError(
+            f"column {name} holds numbers with signs or separators, such as {signed[0].as_py()!r:.40}: write plain "
+            f"numbers, or pass {otherwise}"
+        )
+
+
+def _refuse_number_texts(column: pa.Array, name: str, otherwise: str) -> None:
+    """Raise OptionError if all texts of a column are numbers, as Parquet may hold them, and many."""
+    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
+    if not len(texts) or not compute.all(compute.match_substring_regex(texts, _NUMBER)).as_py():
+        return
+    if len(texts.unique()) >= _MANY_NUMBERS:
+        raise OptionError(f"column {name} holds numbers as texts, such as {texts[0].as_py()!r:.40}: pass {otherwise}")
+
+
+def _is_code(column: pa.Array, name: str, n_rows: float) -> bool:
+    """Return whether all texts of a column are digits, and are identifiers or begin with zeros, as zip codes do."""
+    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
+    if not compute.all(compute.match_substring_regex(texts, r"^\d+$")).as_py():  # None without texts
+        return False
+    has_zeros = compute.any(compute.match_substring_regex(texts, r"^0\d")).as_py()
+    return has_zeros or _is_identifier(column, name, CATEGORICAL, n_rows)
 
 
 def _refuse_stray_texts(column: pa.Array, name: str) -> None:
     """Raise OptionError if nearly all texts of a column are numbers, with too many distinct ones for categories."""
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
-    if not len(texts):
-        return
     are_numbers = compute.match_substring_regex(texts, _NUMBER)
-    numbers = texts.filter(are_numbers)
-    if len(numbers) < _NUMERIC_SHARE * len(texts) or len(numbers.unique()) < _MANY_NUMBERS:
+    numbers, strays = texts.filter(are_numbers), texts.filter(compute.invert(are_numbers))
+    if not len(strays) or len(numbers) < _NUMERIC_SHARE * len(texts) or len(numbers.unique()) < _MANY_NUMBERS:
         return
-    stray = texts.filter(compute.invert(are_numbers))[0].as_py()
     raise OptionError(
-        f"column {name} holds numbers but for {len(texts) - len(numbers):,} of the first {len(texts):,} values, such "
-        f"as {stray!r:.40}: leave these cells empty, or pass --categorical or --ignore {name}"
+        f"column {name} holds numbers but for {len(strays):,} of the first {len(texts):,} values, such "
+        f"as {strays[0].as_py()!r:.40}: leave these cells empty, or pass --categorical or --ignore {name}"
     )
 
 
@@ -543,9 +604,32 @@ def _check_label(column: pa.Array, name: str, kind: str) -> None:
     """Raise OptionError if a column of labels holds dates, times, or numbers with decimal commas."""
     if kind == CATEGORICAL:
         _refuse_decimal_commas(column, name, "--labels strings")
+        _refuse_amounts(column, name, "--labels strings")
+        _refuse_number_texts(column, name, "--labels numbers to read them as numbers, or --labels strings")
     if kind in (DATE, TIME) or _find_date_format(column, "") is not None:
         numbers = "make them numbers, such as days"
         raise OptionError(f"--label {name}: holds dates or times: {numbers}, or pass --labels strings")
+
+
+def _check_dates(column: pa.Array, name: str, date_format: str) -> None:
+    """Raise OptionError if a column that is declared to hold dates has a text that is none in its format."""
+    try:
+        as_seconds(column, DATE, date_format)
+    except arrow().ArrowInvalid as error:
+        example = next(text for text in column.drop_null().unique().to_pylist() if not _is_date(text, date_format))
+        expected = f"written as {date_format}" if date_format else "a date whose form is known"
+        raise OptionError(
+            f"--dates {name}: {example!r:.40} is not {expected}: pass --date-format, such as '%d/%m/%y', or write all "
+            f"dates as 2024-12-31, or leave out --dates {name}"
+        ) from error
+
+
+def _is_date(text: str, date_format: str) -> bool:
+    try:
+        as_seconds(arrow().array([text]), DATE, date_format)
+    except arrow().ArrowInvalid:
+        return False
+    return True
 
 
 def _is_identifier(column: pa.Array, name: str, kind: str, n_rows: float) -> bool:
@@ -607,6 +691,15 @@ def _later_first_days(sample: pa.Table | pa.RecordBatch, formats: Mapping[str, s
             first = arrow("pyarrow.compute").min(as_seconds(sample[name], DATE, date_format)).as_py()
             later[name] = with_first_day(date_format, FIRST_DAY + timedelta(days=first // _DAY))
     return later
+
+
+def _gap_numbers(sample: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yield the columns of numbers in which a number of nines is in several rows and far from all others, and it."""
+    for name in names:
+        if kind_of(sample[name].type) == NUMERIC:
+            numbers, counts = np.unique(as_numbers(sample[name].drop_null()).to_numpy(), return_counts=True)
+            if (number := gap_number(numbers, counts)) is not None:
+                yield name, number
 
 
 def _unless_auto(option: Any, choice: str) -> Any:
