@@ -37,6 +37,8 @@ from daskfs.store.ingest.gaps import Fills
 if TYPE_CHECKING:
     from distributed import Client
 
+_GAPS = frozenset(("", "?", "-", "na", "n/a", "nan", "none", "null", "missing"))  # texts of labels, in lower case
+
 
 def select(
     dataset: Dataset | str | os.PathLike[str],
@@ -363,10 +365,23 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
         yield "no feature has a weight, so that any others would do as well: columns or target may be constant"
     if result.classes is None and getattr(params, "balanced", False):
         yield "balanced has no effect: the target is a number"
+    yield from _odd_classes([label for label in dataset.classes or () if isinstance(label, str)])
     n_values = len(dataset.classes or ())
     is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
     if is_guess and 0 < 10 * n_values <= dataset.n_samples:
         yield f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes"
+
+
+def _odd_classes(classes: Sequence[str]) -> Iterator[str]:
+    """Yield remarks on classes that look like gaps, and on classes that differ in blanks or case alone."""
+    alike: dict[str, list[str]] = {}
+    for label in classes:
+        alike.setdefault(label.strip().casefold(), []).append(label)
+    for text, labels in alike.items():
+        if text in _GAPS:
+            yield f"the class {labels[0]!r} looks like a gap: leave its rows out, if it is one"
+        if len(labels) > 1:
+            yield f"the classes {labels[0]!r:.40} and {labels[1]!r:.40} differ in blanks or case alone: make them one"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -179,17 +180,18 @@ def slice_columns(
     """
     dataset = as_dataset(X)
     if dataset is not None:
-        _check_table(dataset, names, date_formats)
+        _check_table(dataset, names, fills, date_formats)
         return _from_dataset(dataset, ids, names)
     if is_frame(X):
         return _from_frame(X, ids, names, fills, date_formats)
     return _from_array(X, ids, names, fills)
 
 
-def _check_table(dataset: Dataset, names: Sequence[str], date_formats: Mapping[str, str]) -> None:
+def _check_table(dataset: Dataset, names: Sequence[str], fills: Fills | None, date_formats: Mapping[str, str]) -> None:
     """Raise OptionError if an ingested table lacks a column of features, or counts its dates from another day.
 
-    Sparse data would have zeros for the features of a column that is not there.
+    Sparse data would have zeros for the features of a column that is not there. Gaps that were filled with another
+    number than in the data of the selection are a warning.
     """
     rows = {row["column"]: row for row in dataset.attributes.get("columns") or ()}
     read = {column for column, row in rows.items() if row["kind"] not in ("label", "identifier", "ignored")}
@@ -204,6 +206,13 @@ def _check_table(dataset: Dataset, names: Sequence[str], date_formats: Mapping[s
                     f"{url}: column {name!r:.80} is in seconds since {here}, and was since {there} in the data of the "
                     "selection: ingest the table with --like and the dataset that was selected from"
                 )
+        if "fill" in rows.get(name, ()) and (there := (fills or Fills("error")).value(name)) != rows[name]["fill"]:
+            known = "none were known" if there is None else f"with {there:.6g}"
+            warnings.warn(
+                f"{url}: gaps of column {name!r:.80} are filled with {rows[name]['fill']:.6g}, and {known} in the data of "
+                "the selection: ingest the table with --like and the dataset that was selected from",
+                stacklevel=2,
+            )
 
 
 def _from_frame(

@@ -164,16 +164,46 @@ def test_another_first_day_or_a_missing_column_of_an_ingested_table_is_an_error(
     first, later = tmp_path / "first.csv", tmp_path / "later.csv"
     table[:300].to_csv(first, index=False)
     table[300:].to_csv(later, index=False)
-    made = daskfs.ingest(first, tmp_path / "first.zarr", "csv", label="y", shuffle=False)
-    selection = daskfs.select(daskfs.transpose(made, tmp_path / "columns.zarr"), daskfs.OnlineSubstitution(2))
+    trained_on = daskfs.ingest(first, tmp_path / "first.zarr", "csv", label="y", shuffle=False)
+    selection = daskfs.select(daskfs.transpose(trained_on, tmp_path / "columns.zarr"), daskfs.OnlineSubstitution(2))
     assert set(selection.names) == {"when", "x"}
     alone = daskfs.ingest(later, tmp_path / "alone.zarr", "csv", label="y")
     with pytest.raises(OptionError, match=r"'when' is in seconds since 2021-.*, and was since 2021-01-01 .*--like"):
         selection.score(alone)
-    alike = daskfs.ingest(later, tmp_path / "alike.zarr", "csv", like=made)
+    alike = daskfs.ingest(later, tmp_path / "alike.zarr", "csv", like=trained_on)
     assert selection.score(alike) > 0.9
     renamed = tmp_path / "renamed.csv"
     table[:100].rename(columns={"x": "X"}).to_csv(renamed, index=False)
     without = daskfs.ingest(renamed, tmp_path / "without.zarr", "csv", label="y")
     with pytest.raises(OptionError, match="the table has no column of the feature 'x', which the selection needs"):
         selection.score(without)
+
+
+def test_gaps_that_a_table_of_its_own_fills_are_a_warning(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(50, 10, 400), "x": rng.normal(size=400)})
+    table["y"] = table.age / 10 + table.x
+    table.loc[::7, "age"] = np.nan
+    table["age"] += np.arange(400) // 300 * 5
+    paths = tmp_path / "first.csv", tmp_path / "later.csv"
+    for path, rows in zip(paths, (table[:300], table[300:]), strict=True):
+        rows.to_csv(path, index=False)
+    trained_on = daskfs.ingest(paths[0], tmp_path / "first.zarr", "csv", label="y")
+    selection = daskfs.select(trained_on, daskfs.OnlineSubstitution(2))
+    alone = daskfs.ingest(paths[1], tmp_path / "alone.zarr", "csv", label="y")
+    with pytest.warns(UserWarning, match=r"gaps of column 'age' are filled with 5.*, and with 4.* --like"):
+        selection.score(alone)
+    selection.score(daskfs.ingest(paths[1], tmp_path / "alike.zarr", "csv", like=trained_on))
+    selection.score(trained_on)
+
+
+def test_classes_that_look_like_gaps_or_like_each_other_are_a_warning():
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(300, 5)), np.array(["Healthy", "healthy ", "ill", "?"])[rng.integers(0, 4, 300)]
+    with pytest.warns(UserWarning) as caught:
+        daskfs.select(X, 2, labels)
+    said = [str(warning.message) for warning in caught]
+    assert any(
+        "classes 'Healthy' and 'healthy ' differ in blanks or case alone: make them one" in line for line in said
+    )
+    assert any("the class '?' looks like a gap: leave its rows out, if it is one" in line for line in said)
