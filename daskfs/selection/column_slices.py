@@ -206,10 +206,10 @@ def _check_table(dataset: Dataset, names: Sequence[str], fills: Fills | None, da
                     f"{url}: column {name!r:.80} is in seconds since {here}, and was since {there} in the data of the "
                     "selection: ingest the table with --like and the dataset that was selected from"
                 )
-        if "fill" in rows.get(name, ()) and (there := (fills or Fills("error")).value(name)) != rows[name]["fill"]:
-            known = "none were known" if there is None else f"with {there:.6g}"
+        if "fill" in rows.get(name, ()) and (known := (fills or Fills("error")).value(name)) != rows[name]["fill"]:
+            before = "there were none" if known is None else f"with {known:.6g}"
             warnings.warn(
-                f"{url}: gaps of column {name!r:.80} are filled with {rows[name]['fill']:.6g}, and {known} in the data "
+                f"{url}: gaps of column {name!r:.80} are filled with {rows[name]['fill']:.6g}, and {before} in the data "
                 "of the selection: ingest the table with --like and the dataset that was selected from",
                 stacklevel=2,
             )
