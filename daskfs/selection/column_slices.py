@@ -209,8 +209,8 @@ def _check_table(dataset: Dataset, names: Sequence[str], fills: Fills | None, da
         if "fill" in rows.get(name, ()) and (known := (fills or Fills("error")).value(name)) != rows[name]["fill"]:
             before = "there were none" if known is None else f"with {known:.6g}"
             warnings.warn(
-                f"{url}: gaps of column {name!r:.80} are filled with {rows[name]['fill']:.6g}, and {before} in the data "
-                "of the selection: ingest the table with --like and the dataset that was selected from",
+                f"{url}: gaps of column {name!r:.80} are filled with {rows[name]['fill']:.6g}, and {before} in "
+                "the data of the selection: ingest the table with --like and the dataset that was selected from",
                 stacklevel=2,
             )
 
