@@ -279,7 +279,9 @@ def _check_matrix(array: Any, where: str) -> None:
     if array.ndim != 2 or min(array.shape) < 1 or array.dtype.kind not in "biuf":
         raise DatasetError(f"{where}: {array.dtype} of shape {tuple(array.shape)} is no matrix of numbers")
     chunks = getattr(array, "shards", None) or getattr(array, "chunks", array.shape)
-    count = math.prod(-(-length // max(side, 1)) for length, side in zip(array.shape, chunks, strict=True))
+    if min(chunks) < 1:
+        raise DatasetError(f"{where}: chunks of shape {tuple(map(int, chunks))} hold nothing")
+    count = math.prod(-(-length // side) for length, side in zip(array.shape, chunks, strict=True))
     if count > MOST_CHUNKS:
         raise DatasetError(f"{where}: {count:,} chunks, where at most {MOST_CHUNKS:,} are read")
 

@@ -70,6 +70,16 @@ def test_f36_a_huge_shape_with_few_files(tmp_path, name):
     assert str(tmp_path) in refusal("plan", tmp_path / "g", "-k", 1, *label)
 
 
+@pytest.mark.parametrize("side", [0, False])
+def test_f36_chunks_that_hold_nothing(tmp_path, side):
+    """Zarr opens an array whose chunks have `false` columns."""
+    write_group(tmp_path / "g", 3)
+    about = json.loads((tmp_path / "g/X/zarr.json").read_text())
+    about["chunk_grid"]["configuration"]["chunk_shape"][1] = side
+    (tmp_path / "g/X/zarr.json").write_text(json.dumps(about))
+    assert str(tmp_path) in refusal("plan", tmp_path / "g", "-k", 1)
+
+
 class Harmful:
     """A pickle that leaves a file behind when it is read."""
 
