@@ -31,6 +31,7 @@ RowLoss = Literal["logistic", "squared", "squared_hinge", "softmax"]
 _MOST_NUMBERED_CLASSES = 32
 _ROWS_PER_CLASS = 3
 _FEW_CLASSES = 20
+LARGEST_TARGET = 1e120  # its square is far from the largest float64
 _ROUNDING = 1e-12  # a target is constant if its deviation is a smaller share of its mean
 
 CODE: dict[str, int] = {"squared": 0, "squared_hinge": 1, "logistic": 2, "softmax": 3}
@@ -136,6 +137,15 @@ def encode_targets(y: Floats, positive: float, labels: Floats) -> Floats:
     if y.ndim > 1:
         return np.ascontiguousarray(y.T, np.float64)
     return np.where(y == labels[:, None], 1.0, -1.0) if len(labels) else encode_target(y, positive)[None]
+
+
+def check_size(y: Floats, most: float = LARGEST_TARGET) -> None:
+    """Raise OptionError if the squares of a target are too large to be summed, or too small to differ from 0."""
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest > most:
+        raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
+    if 0 < largest < 1 / LARGEST_TARGET:
+        raise OptionError(f"the target has values of at most {largest:.3g}, whose squares are 0: multiply it")
 
 
 def target_units(target: Floats, weight: Floats, centred: bool) -> tuple[Floats, Floats]:

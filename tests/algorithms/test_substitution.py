@@ -239,6 +239,15 @@ class TestAwkwardColumns:
 class TestRefused:
     """One line that says what is wrong and what to do."""
 
+    @pytest.mark.parametrize("method", ["block", "paper", "async"])
+    @pytest.mark.parametrize(
+        ("factor", "message"), [(1e160, "no squares can be summed: divide it"), (1e-200, "multiply")]
+    )
+    def test_targets_whose_squares_are_no_numbers(self, tmp_path, method, factor, message):
+        X, y, _ = planted(p=20)
+        with pytest.raises(OptionError, match=message):
+            daskfs.select(store(tmp_path, X, y * factor), daskfs.OnlineSubstitution(3, method=method))
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from daskfs.algorithms.losses import best_constants
+from daskfs.algorithms.losses import LARGEST_TARGET, best_constants, check_size
 from daskfs.algorithms.random_features import lasso, models
 from daskfs.algorithms.random_features.inputs import fix_scaling
 from daskfs.algorithms.random_features.models import drop_zeros
@@ -50,7 +50,6 @@ _PATIENCE = 2  # this many idle rounds in a row are the last ones
 _AUTO_PENALTY = 0.5  # the penalty of rounds as a share of that of the sample, if held-back rows choose a larger one
 _NEWTON_PASSES = 5  # at most in a round
 _FINAL_STEPS = 12  # of Newton's method at most on the final working set, not counting line searches
-_MAX_TARGET = 1e120  # its square is far from the largest float64;
 _MAX_UNSCALED_TARGET = 1e15  # the square of an unscaled target must fit into float32
 _NO_PENALTY = 1e-3  # stands for the penalty in the tolerance of a fit without one, as a share of the strongest
 _ROUNDING = 1e-6  # of an objective summed over float32 scores, or of a gradient, where Σ|terms| ≤ √(2 Σ1 ΣL)
@@ -86,8 +85,7 @@ def finish_pass(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     inputs, total, quadratic = state.inputs, sums.weight, state.known_quadratic()
     largest = max(-inputs.target_low, inputs.target_high)
-    if largest > (_MAX_UNSCALED_TARGET if params.scaling == "none" else _MAX_TARGET):
-        raise OptionError(f"the target has values of {largest:.3g}, of which no squares can be summed: divide it")
+    check_size(np.array(largest), _MAX_UNSCALED_TARGET if params.scaling == "none" else LARGEST_TARGET)
     if not total:
         raise OptionError(_ALL_HELD_BACK if sums.all_weight else _NO_WEIGHT)
     fix_scaling(params, state, sums)

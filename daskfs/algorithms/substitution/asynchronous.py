@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.algorithms.losses import CODE, CURVATURE, Floats, encode_target
+from daskfs.algorithms.losses import CODE, CURVATURE, Floats, check_size, encode_target
 from daskfs.algorithms.substitution.block import (
     SETTLING_PASSES,
     SMALL_RIDGE,
@@ -221,6 +221,7 @@ class AsynchronousMethod(ColumnMethod, AsynchronousAlgorithm):
         """Run algorithm 3 for a block of columns. Return the worker's selected columns and the push."""
         slots, target = own, encode_target(block.y, view.positive)
         if slots is None:
+            check_size(target)
             slots = ColumnSlots.empty(len(block.y), self.n_select, view.itemsize)
             slots.number = view.number
         slots.trim(view.budget)

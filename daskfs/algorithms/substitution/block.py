@@ -221,6 +221,8 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         if block.weight is not None:
             state.weight[:] = losses.normalise_weights(block.weight)
         target = losses.encode_targets(block.y, state.positive, state.labels)
+        if len(target) == 1:
+            losses.check_size(target)
         if block.y.ndim > 1:
             state.target_mean, state.target_scale = losses.target_units(target, state.weight, self.params.intercept)
         elif self.params.intercept and not state.classes:  # float32 would lose digits to a large mean

@@ -67,6 +67,7 @@ class Target:
             return
         self.known = True
         self.y[:] = losses.encode_target(block.y, self.positive)
+        losses.check_size(self.y)
         if params.intercept:
             self.constant = losses.best_constant(params.loss, self.y)
 
