@@ -12,7 +12,7 @@ from daskfs.protocol import Meta
 
 
 def names_to_keep(keep: Sequence[str]) -> tuple[str, ...]:
-    """Return the value of the parameter as a tuple. Raise OptionError if it is a single text."""
+    """Return the parameter `keep` as a tuple. Raise OptionError if it is a single text and not a list."""
     if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
         raise OptionError(f"keep={keep!r:.80}: give a list of names, such as ['age', 'batch']")
     return tuple(keep)

@@ -37,7 +37,7 @@ from daskfs.store.ingest.gaps import Fills
 if TYPE_CHECKING:
     from distributed import Client
 
-_GAPS = frozenset(("", "?", "-", "na", "n/a", "nan", "none", "null", "missing"))  # texts of labels, in lower case
+_GAPS = frozenset(("", "?", "-", "na", "n/a", "nan", "null"))  # texts of labels, in lower case
 
 
 def select(
@@ -127,8 +127,8 @@ def select_from_halves(
 ) -> list[Selection]:
     """Select features from halves of the rows, all in the passes of one selection, or resume from a checkpoint.
 
-    There are two halves for each pair of seeds, which have no row in common and together all rows. If the algorithm
-    names a column of groups, no group has rows in both.
+    Each two consecutive seeds give two halves: no row is in both, and every row is in one of them. If the algorithm
+    names a column of groups, all rows of a group are in the same half.
     """
     client = (client or current_client()) if dataset.travels else None
     halves = FromHalves(algorithm, tuple(seeds), row_groups_of(dataset, algorithm))
@@ -214,7 +214,7 @@ def _select(
 
 
 def _last(saved: Checkpoint, state: State) -> Snapshot | None:
-    """Return the last snapshot of a run that starts from a state, or None if there is no checkpoint."""
+    """Return the last snapshot in a checkpoint, whose state is of the type of `state`, or None if there is none."""
     if not isinstance(state, StatesOfHalves):
         return saved.read(type(state))
     last = saved.read(kind_to_restore(state))

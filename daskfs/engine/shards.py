@@ -123,7 +123,7 @@ def short_groups(sizes: NDArray[np.int64], position: int, workers: int) -> Itera
 
 
 def revisit_groups(n_columns: int, workers: int) -> Iterator[range]:
-    """Yield a few groups of columns for every worker; reading one block for every column takes most of the time."""
+    """Yield a few groups of columns for every worker: few, because columns of a group may be in the same block."""
     edges = np.linspace(0, n_columns, min(n_columns, _REVISITS_PER_WORKER * workers) + 1).astype(int).tolist()
     return (range(first, last) for first, last in pairwise(edges))
 

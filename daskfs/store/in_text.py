@@ -342,7 +342,7 @@ class NamesInText:
         raise OptionError(f"{space!r:.80}: names of features are not known before the text is written as a dataset")
 
     def _read_names(self, number: int, rows: NDArray[np.int64]) -> None:
-        """Read the names of the wanted features in some rows of a part."""
+        """Read the names of wanted features from some rows of a part of the text."""
         part = self._text.parts[number]
         text = b"".join(window.text.tobytes() for window in line_windows(part, part.nbytes + (1 << 16)))
         lines = [line for line in text.split(b"\n") if line.strip(b" \t\r")]  # a line that is not blank is a row

@@ -122,7 +122,7 @@ def read_cell(cells, h, bits, C, first, vector):
 
 @helper
 def take_from_cell(cells, h, bits, C, first, count):
-    """Set `count` weights of a feature's cell to 0, set the mark of the cell, and return its sum."""
+    """Set `count` weights of a feature's cell to 0, mark the cell as one of a table feature, and return its sum."""
     base = np.int64(cell_of(h, bits)) * (C + 1)
     for c in range(count):
         cells[base + first + c] = 0

@@ -1,8 +1,8 @@
 """The kernels of methods "paper" and "hashing": all weights are in the sketch, and tables only list large features.
 
-`learn_sketch_fast` is for one score a row and a sketch of depth 3, `learn_sketch` for any number of classes, of tables,
-and of rows of the sketch. Both add up the losses of rows before the rows are learned, and return the number of rows
-before a value that is not finite.
+`learn_sketch_fast` is for models with one score and a sketch of depth 3, `learn_sketch` for any number of classes, of
+tables of large features, and of rows of the sketch. Both add up the losses of rows before the rows are learned, and
+return the number of rows before a value that is not finite.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Features that are in most of the first rows are called *numeric*. Their values v
 
 Values of other features are divided by the mean size of the feature's values in the first rows. There are 2¹⁶ slots for
 these units: see `unit_kernels`. Features without a slot are rare, or have values of one size only, such as words; their
-values count as −1 or +1 while they are outside the tables. A table keeps the unit of each of its features. In
-a table, values of a feature without a slot are divided by the size of the value with which the feature entered.
+values count as −1 or +1 while they are outside the tables. A table of largest weights keeps the unit of each of
+its features: that of the feature's slot, or else the absolute value of the first entry that was learned in the table.
 
 The scaling of a feature does not depend on the values of other features. So a change of a feature's unit changes
 nothing.
@@ -131,7 +131,10 @@ def scaling_nbytes(meta: Meta) -> int:
 
 
 def in_units_of(common: Scaling, own: Scaling | None, memory: Memory) -> Memory:
-    """Return a memory that was learned with the moments `own`, with weights and units for the moments `common`."""
+    """Return what was learned from values scaled by `own`, converted to values scaled by `common`.
+
+    The weights and units of the memory are converted; without `own`, nothing had been scaled.
+    """
     if own is None:
         return memory
     ids = memory.keys - np.uint64(1)  # free slots have an id that no feature has

@@ -146,7 +146,7 @@ def solve_path(
 ) -> Iterator[Solution]:
     """Yield the solutions for descending penalties, each solved when it is asked for.
 
-    Each solution starts from the solution for the penalty before, so that a path costs little more than its end.
+    Each solution starts from the solution for the penalty before, so that all cost little more than the last alone.
 
     Examples
     --------

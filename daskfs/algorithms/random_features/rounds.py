@@ -84,10 +84,10 @@ def finish_pass(params: SparseRandomFeatures, state: RandomFeaturesState, sums: 
 
 def _finish_inputs(params: SparseRandomFeatures, state: RandomFeaturesState, sums: Sums) -> None:
     inputs, total, quadratic = state.inputs, sums.weight, state.known_quadratic()
-    largest = max(-inputs.target_low, inputs.target_high)
-    check_size(np.array(largest), _MAX_UNSCALED_TARGET if params.scaling == "none" else LARGEST_TARGET)
     if not total:
         raise OptionError(_ALL_HELD_BACK if sums.all_weight else _NO_WEIGHT)
+    extremes = np.array([inputs.target_low, inputs.target_high])
+    check_size(extremes, _MAX_UNSCALED_TARGET if params.scaling == "none" else LARGEST_TARGET)
     fix_scaling(params, state, sums)
     state.total = total
     choose_scale(params, state)

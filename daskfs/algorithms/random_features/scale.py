@@ -2,11 +2,11 @@
 
 The finer the random features ("waves") are, the more noise they explain, and the larger the penalty must be: both are
 chosen together. Every gamma is judged by four folds of the sampled rows. In each fold, a lasso on a few hundred waves
-and the linear terms has smaller and smaller penalties until the squared error on the held-back rows rises. Of many
-linear terms, each fit has those that correlate best with the target on its own rows. If the sample has all rows, linear
-terms without any waves are compared, too, and waves are drawn only if they do better. Sums over noise grow with the
-square root of the number of rows, and so does the penalty from the sample to all rows. Features that the user asked to
-keep have no penalty: their part of waves, columns and targets is subtracted before each fit.
+and the linear terms has smaller and smaller penalties until the squared error on the held-back rows rises. If there are
+many linear terms, a fit has only those that correlate best with the target on the rows of the fit. If the sample has
+all rows, linear terms without any waves are compared, too, and waves are drawn only if they do better. Sums over noise
+grow with the square root of the number of rows, and so does the penalty from the sample to all rows. Features that the
+user asked to keep have no penalty: their part of waves, columns and targets is subtracted before each fit.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def bytes_below(word, limit):
 
 @helper
 def bytes_equal(word, byte):
-    """Return a mark, for `first_marked`, in every byte of a 64-bit word that equals `byte`."""
+    """Return a 64-bit word with a mark, for `first_marked`, in every byte where `word` has `byte`."""
     return bytes_below(word ^ (_ONES * np.uint64(byte)), 1)
 
 

@@ -31,7 +31,7 @@ _SEPARATORS = "^=:"  # between a name space, or a column, and the rest of a name
 
 
 class ComputedNames:
-    """Names that are computed from feature ids alone (numbers or k-mers), without name spaces but a feature's own."""
+    """Names that are computed from feature ids alone, such as numbers or k-mers; no two features share a name space."""
 
     def __init__(self, name_of: Callable[[int], str], id_of: Callable[[str], int], max_id: int) -> None:
         self._name_of, self._id_of, self._max_id = name_of, id_of, max_id

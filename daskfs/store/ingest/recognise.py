@@ -112,7 +112,7 @@ def _fields(line: bytes, delimiter: str) -> list[str]:
 
 
 def _delimiter(lines: list[bytes]) -> str:
-    """Return the sign that cuts the first lines into the most fields, where every line counts."""
+    """Return the character that cuts each of the first lines into the most fields; the line with the fewest decides."""
     return max(_DELIMITERS, key=lambda sign: min(len(_fields(line, sign)) for line in lines[:10]))
 
 
