@@ -115,13 +115,15 @@ def closed(part: LocalCluster | Client) -> None:
 
 def worker_pids(client: Client, count: int) -> list[int]:
     """The process ids of so many workers, when they are all there."""
-    began = time.monotonic()
+    began, n_starts = time.monotonic(), 1
     while len(pids := list(client.run(os.getpid).values())) < count:
         time.sleep(0.1)
-        is_late = time.monotonic() - began > 60
-        if is_late and client.cluster is not None:  # its nanny has given up: let Dask start another
-            client.cluster.scale(count)
-            began = time.monotonic()
+        if time.monotonic() - began > 60 * n_starts:
+            if n_starts == 4:
+                raise TimeoutError(f"{len(pids)} workers of {count} after four minutes")
+            if client.cluster is not None:  # a nanny has given up: let Dask start another
+                client.cluster.scale(count)
+            n_starts += 1
     return pids
 
 

@@ -112,9 +112,9 @@ def test_f1_workers_that_die_all_the_time_change_nothing(tmp_path, mode):
     dataset, survived = small_dataset(tmp_path / "d"), 0
     with dask.config.set({"distributed.scheduler.allowed-failures": 1000}), local_cluster(3) as client:
         expected = daskfs.select(dataset, slow("synchronous"), client=client)
-        client.register_plugin(KillWorker("3 s", mode))
-        for number in range(5):
-            worker_pids(client, 3)
+        client.register_plugin(KillWorker("4 s", mode))  # a start on a busy machine takes some seconds
+        for number in range(10):
+            worker_pids(client, 3)  # which give a run its number of shards
             folder = tmp_path / str(number)
             while survived == number:
                 with suppress(Interrupted):  # exit code 75: the same again goes on
