@@ -11,10 +11,10 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
-from toy_runs import local_cluster
+from toy_runs import local_cluster, tasks_on, wait_for_no_tasks
 
 import daskfs
-from daskfs.engine.cluster.waiting import await_result, call
+from daskfs.engine.cluster.waiting import await_connection, await_result, call
 from daskfs.errors import Interrupted
 
 
@@ -49,6 +49,29 @@ def test_a_fetch_that_was_cancelled_before_it_began_does_not_break_the_client(cl
     wait([asyncio.run_coroutine_threadsafe(cancel(), client.loop.asyncio_loop)])
     assert client._gather_future.cancelled()
     assert await_result(client, future) == 3
+
+
+def test_tasks_of_a_connection_that_dask_forgot_are_released(client):
+    """As if the client were back before its old connection was cleared away: tasks would stay in memory for ever."""
+
+    def connect_again(dask_scheduler):
+        from distributed.scheduler import ClientState
+
+        dask_scheduler.clients[client_id] = ClientState(client_id, versions={})
+
+    client_id, futures = client.id, client.map(abs, range(5), pure=False)
+    for future in futures:
+        call(client, future.exception, waits_for=[future])
+    client.run_on_scheduler(connect_again)
+    kept = client.submit(int, 3, pure=False)
+    assert await_result(client, kept) == 3
+    keys = {future.key for future in futures}
+    assert keys <= tasks_on(client).keys()
+    await_connection(client)
+    assert not keys & tasks_on(client).keys()
+    assert tasks_on(client)[kept.key] == "memory"
+    del kept
+    wait_for_no_tasks(client)
 
 
 @pytest.mark.parametrize("options", [{"missing": "drop"}, {"on_bad_row": "drop"}, {}])

@@ -153,6 +153,27 @@ def await_connection(client: Client) -> None:
         sleep(0.05)
     if client.status != "running":
         raise Interrupted(GONE)
+    with suppress(Exception):  # they only take memory
+        call_briefly(client, client.run_on_scheduler, _release_forgotten, client.id)
+
+
+def _release_forgotten(client: str, dask_scheduler: Any) -> None:
+    """Release the tasks of earlier connections of a client. This function runs in the scheduler.
+
+    If a client is back before the scheduler has cleared away its old connection, Dask 2026.8 forgets what was wanted
+    through the old one, and would keep these tasks until the scheduler ends.
+    """
+    registered = dask_scheduler.clients.get(client)
+    wanted = () if registered is None else registered.wants_what
+    forgotten: dict[int, tuple[Any, list[Any]]] = {}
+    for task in dask_scheduler.tasks.values():
+        for state in task.who_wants or ():
+            if state.client_key == client and state is not registered and task not in wanted:
+                forgotten.setdefault(id(state), (state, []))[1].append(task.key)
+    released: dict[Any, Any] = {}
+    for state, keys in forgotten.values():
+        dask_scheduler._client_releases_keys(keys=keys, cs=state, recommendations=released)
+    dask_scheduler.transitions(released, f"daskfs-release-{time()}")
 
 
 def _start(client: Client, function: Callable[..., Any], *arguments: Any) -> _Running:
