@@ -11,7 +11,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
-from toy_runs import local_cluster, tasks_on, wait_for_no_tasks
+from harmed_streams import harm
+from toy_runs import local_cluster, tasks_on, wait_for_no_tasks, wait_until
 
 import daskfs
 from daskfs.engine.cluster.waiting import await_connection, await_result, call
@@ -49,6 +50,24 @@ def test_a_fetch_that_was_cancelled_before_it_began_does_not_break_the_client(cl
     wait([asyncio.run_coroutine_threadsafe(cancel(), client.loop.asyncio_loop)])
     assert client._gather_future.cancelled()
     assert await_result(client, future) == 3
+
+
+def test_a_connection_that_dask_gave_up_is_made_again(client, monkeypatch):
+    """The scheduler had sent news with its greeting, which Dask takes for an error. No later run had a connection."""
+    attempts, connect = [], client._ensure_connected
+
+    async def connect_but_once(timeout=None):
+        attempts.append(timeout)
+        assert len(attempts) > 1
+        await connect(timeout=timeout)
+
+    monkeypatch.setattr(client, "_ensure_connected", connect_but_once)
+    harm(client, "closed")
+    wait_until(lambda: attempts)
+    with dask.config.set({"daskfs.patience": 10}):
+        await_connection(client)
+    assert await_result(client, client.submit(int, 3, pure=False)) == 3
+    assert len(attempts) == 2
 
 
 def test_tasks_of_a_connection_that_dask_forgot_are_released(client):

@@ -150,6 +150,9 @@ def await_connection(client: Client) -> None:
     """Wait until a client that has lost its connection has made another. Raise Interrupted if there is none in time."""
     deadline = monotonic() + patience().silent
     while client.status == "connecting" and monotonic() < deadline:
+        if client._handle_report_task is not None and client._handle_report_task.done():  # Dask has given up
+            with suppress(Exception):
+                call_briefly(client, _reconnect, client)
         sleep(0.05)
     if client.status != "running":
         raise Interrupted(GONE)
@@ -336,10 +339,16 @@ def _hang_up(others: list[str], dask_worker: Any) -> None:
 
 
 async def _reconnect(client: Client) -> None:
-    """Drop the stream of a client, upon which Dask cancels the futures of the client and connects the client anew."""
-    if client.scheduler_comm is not None:
-        client.scheduler_comm.abort()
-    listener = client._handle_report_task
+    """Drop the stream of a client, upon which Dask cancels the futures of the client and connects the client anew.
+
+    Dask's own attempt can fail for good: it gives up if the scheduler sends more than a greeting at first.
+    """
+    stream, listener = client.scheduler_comm, client._handle_report_task
+    if stream is not None:
+        stream.abort()
     if listener is not None and listener.done():  # Dask has stopped listening, and would not notice
-        await client._reconnect()
+        if stream is not None:
+            await client._reconnect()
+        else:
+            await client._ensure_connected(timeout=patience().answer)
         client._handle_report_task = asyncio.create_task(client._handle_report())
