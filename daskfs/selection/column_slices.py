@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
@@ -163,13 +162,14 @@ def slice_columns(
     ids: FeatureIds,
     names: Sequence[str],
     fills: Fills | None = None,
-    date_formats: Mapping[str, str] = MappingProxyType({}),
+    date_formats: Mapping[str, str] | None = None,
 ) -> ColumnSlices:
     """Return the columns of X with these ids, and raise an error if X has other names for the columns.
 
     Missing values (NaN) of an array are filled as `fills` says, and are an error where it says nothing. An array need
     not have columns for indicators of missing values, which are computed. Dates of a DataFrame are read with the format
-    of their column in `date_formats`, else as ISO 8601.
+    of their column in `date_formats`, else as ISO 8601. With `date_formats`, which selections pass, an ingested table
+    must count its dates as the data of the selection did.
 
     Examples
     --------
@@ -180,10 +180,11 @@ def slice_columns(
     """
     dataset = as_dataset(X)
     if dataset is not None:
-        _check_table(dataset, names, fills, date_formats)
+        if date_formats is not None:
+            _check_table(dataset, names, fills, date_formats)
         return _from_dataset(dataset, ids, names)
     if is_frame(X):
-        return _from_frame(X, ids, names, fills, date_formats)
+        return _from_frame(X, ids, names, fills, date_formats or {})
     return _from_array(X, ids, names, fills)
 
 

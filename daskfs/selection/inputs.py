@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -96,7 +95,7 @@ def expand_columns(
     features: FeatureIds,
     inputs: Inputs,
     fills: Fills | None = None,
-    date_formats: Mapping[str, str] = MappingProxyType({}),
+    date_formats: Mapping[str, str] | None = None,
 ) -> ColumnSlices:
     """Return random features of the rows of X; columns that no feature is a function of are not read.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -116,7 +115,7 @@ def slice_features(
     names: Sequence[str],
     products: Products | None,
     fills: Fills | None = None,
-    date_formats: Mapping[str, str] = MappingProxyType({}),
+    date_formats: Mapping[str, str] | None = None,
 ) -> ColumnSlices:
     """Return features of X as `slice_columns` does, where some features may be products of columns of X."""
     if products is None:
