@@ -79,7 +79,8 @@ class Counting(AsynchronousAlgorithm):
         return state
 
     def held_features(self, state: State) -> NDArray[np.uint64]:
-        return np.empty(0, np.uint64)
+        """Return the blocks counted in this pass, which a new centre would otherwise not know of."""
+        return np.flatnonzero(state.blocks == state.passes + 1).astype(np.uint64)
 
     def end_pass(self, state: State) -> tuple[State, bool]:
         state.passes += 1
