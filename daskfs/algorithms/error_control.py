@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.losses import Floats
 from daskfs.errors import OptionError, check_positive
 
+_LARGEST_GROUP = 2**24  # float32 does not tell larger numbers apart
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
 
 
@@ -78,3 +79,12 @@ def check_limits(
         if value < least:
             targets = "one permuted target" if n_null == 1 else f"{n_null} permuted targets"
             raise OptionError(f"{name}={value}: {targets} cannot tell less than {least:.2g}")
+
+
+def check_group_numbers(values: NDArray[np.floating]) -> None:
+    """Raise OptionError if the values of a column of numbers are not those of groups of rows."""
+    if np.abs(values).max(initial=0.0) > _LARGEST_GROUP or not np.array_equal(values, np.round(values)):
+        raise OptionError(
+            f"groups: must be whole numbers up to {_LARGEST_GROUP:,}, without gaps, or texts; number them from 0 on, "
+            "or ingest the column as categories (categorical)"
+        )

@@ -300,6 +300,9 @@ def test_a_column_of_groups_is_not_selected_and_rows_without_a_group_are_refused
     selection = daskfs.select(np.column_stack([X, donor]), control(30), y, groups="x30")
     assert "x30" not in selection.names
     assert len(selection.names) == 30  # all others
+    for numbers in (donor / 3, donor + 2**25):  # such as a gap that was filled, and what float32 cannot tell apart
+        with pytest.raises(OptionError, match="groups: must be whole numbers up to 16,777,216"):
+            daskfs.select(np.column_stack([X, numbers]), control(30), y, groups="x30")
     lines = [f"{1 if row % 2 else -1} |w a{row % 7} |session s{row % 9}" for row in range(200)]
     (tmp_path / "rows.vw").write_text("\n".join([*lines, "1 |w a3"]) + "\n")
     dataset = daskfs.ingest(tmp_path / "rows.vw", tmp_path / "rows.zarr", "vw")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from daskfs.algorithms.error_control import check_group_numbers
 from daskfs.algorithms.mission.feature_kernels import append_pairs, count_features, count_pairs, larger_of_two
 from daskfs.algorithms.mission.memory_kernels import Memory, SparseRows
 from daskfs.algorithms.mission.table_kernels import insert_ids
@@ -118,6 +119,7 @@ def keys_of_groups(rows: SparseRows, features: NDArray[np.uint64]) -> NDArray[np
     row = np.searchsorted(rows.indptr, entries, side="right") - 1
     keys = np.zeros(len(rows.y), np.uint64)
     if len(features) == 1:  # 0 where it is not stored
+        check_group_numbers(rows.values[entries])
         keys[row] = rows.values[entries].astype(np.float64).view(np.uint64)
         return keys
     keys[row] = rows.ids[entries] + np.uint64(1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms import losses
-from daskfs.algorithms.error_control import count_reported, q_values
+from daskfs.algorithms.error_control import check_group_numbers, count_reported, q_values
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
@@ -46,7 +46,6 @@ are large beside the noise (with 4,000 rows and λ = 0.1, half of the features r
 0.1). Without a ridge, logistic weights grow where columns tell classes apart, and no effect stands out.
 """
 _MANY_ROWS = 4096  # with more a smaller ridge is enough for the squared loss
-_LARGEST_GROUP = 2**24  # float32 does not tell larger numbers apart
 _NO_IDS = np.empty(0, np.uint64)
 _FEW_ROWS = 7  # for each feature searched, below which many true features do not stand out
 
@@ -232,11 +231,7 @@ class PermutedMethod(BlockMethod):
 
 def _codes_of(values: Floats) -> NDArray[np.int64]:
     """Return numbers of groups for the values of a column of numbers. Raise OptionError if these are not groups."""
-    if not np.array_equal(values, np.round(values)) or np.abs(values).max() > _LARGEST_GROUP:
-        raise OptionError(
-            f"groups: must be whole numbers up to {_LARGEST_GROUP:,}, without gaps, or texts; number them from 0 on, "
-            "or ingest the column as categories (categorical)"
-        )
+    check_group_numbers(values)
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
