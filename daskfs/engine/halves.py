@@ -58,7 +58,7 @@ class FromHalves(Algorithm):
         The algorithm that selects from every half.
     seeds
         The seeds of the selections: those of the first and second half of a pair, of the next pair, and so on.
-    groups
+    row_groups
         The number of the group of every row, from 0 on, where rows belong together; only for blocks of columns.
     members
         The algorithm resolved for every half; empty before `resolve`.
@@ -66,7 +66,7 @@ class FromHalves(Algorithm):
 
     algorithm: Algorithm
     seeds: tuple[int, ...]
-    groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+    row_groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
     members: tuple[Algorithm, ...] = field(default=(), repr=False)
 
     @property
@@ -159,7 +159,9 @@ class FromHalves(Algorithm):
 
     def nbytes(self, meta: Meta) -> int:
         of_halves = sum(member.nbytes(self.meta_of(number, meta)) for number, member in enumerate(self.members))
-        return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes) + 32 * len(self.groups)
+        return (
+            of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes) + 32 * len(self.row_groups)
+        )
 
     def preview(self, state: StatesOfHalves, limit: int) -> Preview | None:
         return self.members[0].preview(state.members[0], limit)
@@ -167,7 +169,7 @@ class FromHalves(Algorithm):
     def meta_of(self, number: int, meta: Meta) -> Meta:
         """Return the facts about a half, given those about all rows."""
         n = meta.n_samples
-        if len(self.groups):
+        if len(self.row_groups):
             n_rows = int(self._is_in(number, 0, n).sum())
         else:
             n_rows = n // 2 + bool(n % 2 and self._is_in(number, n - 1, 1)[0])
@@ -179,12 +181,12 @@ class FromHalves(Algorithm):
         """Return which of some consecutive rows are in a half."""
         rows = np.arange(first, first + count)
         pair_seed = _STREAM + self.seeds[number - number % 2]
-        if len(self.groups):
-            sizes = np.bincount(self.groups)
+        if len(self.row_groups):
+            sizes = np.bincount(self.row_groups)
             order = np.argsort(row_keys(pair_seed, 0, len(sizes)))
             is_in_first = np.empty(len(sizes), np.bool_)
-            is_in_first[order] = 2 * np.cumsum(sizes[order]) - sizes[order] <= len(self.groups)
-            of_groups: NDArray[np.bool_] = is_in_first[self.groups[rows]] == (number % 2 == 0)
+            is_in_first[order] = 2 * np.cumsum(sizes[order]) - sizes[order] <= len(self.row_groups)
+            of_groups: NDArray[np.bool_] = is_in_first[self.row_groups[rows]] == (number % 2 == 0)
             return of_groups
         keys = row_keys(pair_seed, first // 2, count // 2 + 1)
         bits = (keys >> np.uint64(63)).astype(np.int64)[rows // 2 - first // 2]
@@ -212,7 +214,7 @@ def row_groups_of(dataset: Dataset, algorithm: Algorithm) -> NDArray[np.int64]:
 
     Raise OptionError if the algorithm reads rows, or if there are fewer than five groups.
     """
-    name = getattr(algorithm, "groups", None)
+    name = algorithm.groups
     if name is None:
         return np.empty(0, np.int64)
     if algorithm.axis != "columns":

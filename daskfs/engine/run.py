@@ -237,7 +237,7 @@ def _selections(
 def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:
     """Return the number of the group of every row, given a name or number for every row."""
     labels = np.asarray(groups)
-    if getattr(algorithm, "error_control", None) is None:
+    if algorithm.error_control is None:
         raise OptionError("groups: needs error control (error_control)")
     if labels.shape != (n_samples,):
         raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
@@ -270,20 +270,20 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     selection = Selection.from_result(
         result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names, formats
     )
-    if selection.classes is None or not getattr(params, "balanced", False) or not len(result.features):
+    if selection.classes is None or not params.balanced or not len(result.features):
         return selection  # a constant model has the same score for all rows
     scores = constant_scores(selection.loss or "logistic", class_shares(dataset), one_score=selection.weights.ndim == 1)
     return replace(selection, threshold=scores)
 
 
-def check_targets(algorithm: Algorithm, dataset: Dataset) -> None:
-    """Raise OptionError if rows have several targets, and the algorithm takes one."""
+def check_targets(algorithm: Algorithm, dataset: Dataset, others: str = "") -> None:
+    """Raise OptionError if rows have several targets, and the algorithm takes one; `others` are algorithms that do."""
     names = dataset.target_names
     if names is not None and not algorithm.several_targets:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         raise OptionError(
             f"{algorithm.name} takes one target, {public_url(dataset.url)} has {len(names)} ({some}): "
-            "use OnlineSubstitution, or write the data with one of them"
+            f"{f'use {others}, or ' if others else ''}write the data with one of them"
         )
 
 
@@ -361,13 +361,13 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
         why = "so few rows carry no more" if is_most else "with more rounds there will be more"
     if count < wanted and (result.error_control is None or count == result.error_control.n_searched):
         yield f"{count:,} features of the {wanted:,} asked for: {why}"
-    if len(result.features) and not result.weights.any() and getattr(params, "fits_model", True):
+    if len(result.features) and not result.weights.any() and params.fits_model:
         yield "no feature has a weight, so that any others would do as well: columns or target may be constant"
-    if result.classes is None and getattr(params, "balanced", False):
+    if result.classes is None and params.balanced:
         yield "balanced has no effect: the target is a number"
     yield from _odd_classes([label for label in dataset.classes or () if isinstance(label, str)])
     n_values = len(dataset.classes or ())
-    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
+    is_guess = result.classes is None and params.loss == "auto"
     if is_guess and 0 < 10 * n_values <= dataset.n_samples:
         yield f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes"
 
