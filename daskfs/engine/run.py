@@ -54,47 +54,9 @@ def select(
     groups: Any = None,
     order: RowOrder = "auto",
 ) -> Selection:
-    """Select features from a dataset of any size.
+    """Select features from a dataset, or from the dataset at a path or URL; see `daskfs.job.anything.select`.
 
-    Parameters
-    ----------
-    dataset
-        A dataset, or the path or URL of one.
-    algorithm
-        The algorithm that selects the features, such as ``daskfs.OnlineSubstitution(100)``.
-    client
-        The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
-        exactly the result of this process; several share every pass.
-    checkpoint
-        A folder or URL where the state is saved every half minute and after every pass.
-    resume
-        Continue from the checkpoint, if there is one, to the result of an uninterrupted run. Otherwise an existing
-        checkpoint is replaced.
-    seed
-        The seed of random choices.
-    synchronous
-        Let workers wait for each other even if the algorithm does not need it, so that the result can be repeated.
-    progress
-        Called with a `PassProgress` after every block or round of blocks.
-    storage_options
-        Options to reach the stores of dataset and checkpoint; see `open_dataset`.
-    groups
-        With error control: which rows belong together, as a name or number for every row.
-    order
-        "auto" to read rows that are sorted by label in random order if the algorithm learns row by row, as MISSION
-        does: from a temporary copy, unless they are in memory. "as-is" to read them as they come, as with `groups`.
-
-    Returns
-    -------
-    Selection
-        The features, with names, weights and history.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> _ = daskfs.write_dataset("twenty.zarr", X, X[:, 3] - X[:, 7])
-    >>> sorted(daskfs.select("twenty.zarr", daskfs.OnlineSubstitution(2)).names)
-    ['x3', 'x7']
+    Here `groups` are a name or number for every row, and the dataset must have a layout that the algorithm reads.
     """
     if isinstance(dataset, str | os.PathLike):
         dataset = open_dataset(dataset, storage_options)
@@ -277,7 +239,10 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
 
 
 def check_targets(algorithm: Algorithm, dataset: Dataset, others: str = "") -> None:
-    """Raise OptionError if rows have several targets, and the algorithm takes one; `others` are algorithms that do."""
+    """Raise OptionError if the rows have several targets and the algorithm takes only one.
+
+    The message recommends the `others`, class names of algorithms that take several targets.
+    """
     names = dataset.target_names
     if names is not None and not algorithm.several_targets:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

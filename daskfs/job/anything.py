@@ -97,8 +97,22 @@ def select(
         ("halves").
     groups
         With error control: which rows belong together, as a name or number for every row, or the name of a column.
-    client, checkpoint, resume, seed, synchronous, progress, storage_options
-        As for a dataset. Data in memory are read in this process, without the cluster.
+    client
+        The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
+        exactly the result of this process; several share every pass. Data in memory are read in this process.
+    checkpoint
+        A folder or URL where the state is saved every half minute and after every pass.
+    resume
+        Continue from the checkpoint, if there is one, to the result of an uninterrupted run. Otherwise an existing
+        checkpoint is replaced.
+    seed
+        The seed of random choices.
+    synchronous
+        Let workers wait for each other even if the algorithm does not need it, so that the result can be repeated.
+    progress
+        Called with a `PassProgress` after every block or round of blocks.
+    storage_options
+        Options to reach the stores of data and checkpoint; see `open_dataset`.
 
     Returns
     -------

@@ -557,7 +557,10 @@ def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
 
 
 def _refuse_amounts(column: pa.Array, name: str, otherwise: str) -> None:
-    """Raise OptionError if all texts are numbers with a percent or currency sign or separated thousands, and many."""
+    """Raise OptionError if all texts are amounts such as "12 %", "$5" or "1,234.50", with many distinct ones.
+
+    Few distinct amounts may be categories.
+    """
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
     if not len(texts) or not compute.all(compute.match_substring_regex(texts, _AMOUNT)).as_py():
         return
@@ -570,7 +573,10 @@ def _refuse_amounts(column: pa.Array, name: str, otherwise: str) -> None:
 
 
 def _refuse_number_texts(column: pa.Array, name: str, otherwise: str) -> None:
-    """Raise OptionError if all texts of a column are numbers, as Parquet may hold them, and many."""
+    """Raise OptionError if all texts are numbers, with many distinct ones: a column that Parquet types as text.
+
+    Few distinct numbers may be categories.
+    """
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
     if not len(texts) or not compute.all(compute.match_substring_regex(texts, _NUMBER)).as_py():
         return
@@ -612,7 +618,7 @@ def _check_label(column: pa.Array, name: str, kind: str) -> None:
 
 
 def _check_dates(column: pa.Array, name: str, date_format: str) -> None:
-    """Raise OptionError if a column that is declared to hold dates has a text that is none in its format."""
+    """Raise OptionError if a column that the user says holds dates has a text that is not a date in the format."""
     try:
         as_seconds(column, DATE, date_format)
     except arrow().ArrowInvalid as error:
