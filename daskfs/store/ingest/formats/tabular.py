@@ -158,7 +158,7 @@ class TableOptions(Format):
         return None if isinstance(self.label, str) else self.label
 
     def with_label_columns(self, columns: Sequence[str]) -> Self:
-        """Return the options with the labels as a list, if `label` is not one of the columns and has commas."""
+        """Return the options with `label` split at its commas, unless a column has this name."""
         label = self.label
         if isinstance(label, str) and label not in columns and "," in label:
             label = tuple(name for name in label.split(",") if name)
