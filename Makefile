@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
+.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check review docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
@@ -70,6 +70,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The guide of Scientific Python for repositories (sp-repo-review); the exceptions and their reasons are in pyproject.toml.
+review:
+	rm -rf .venv-review && $(PYTHON) -m venv .venv-review
+	.venv-review/bin/python -m pip install --quiet --disable-pip-version-check 'sp-repo-review[cli]>=2025.1'
+	.venv-review/bin/repo-review .
 
 # The pages of docs/ as a site in site/, for a browser or a server; after the installation without network.
 docs: .venv/ready-for-docs
@@ -147,4 +153,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .venv-wheel .mypy_cache .ruff_cache .pytest_cache build dist site gallery docs/gallery/reports
+	rm -rf .venv .venv-airflow .venv-lock .venv-oldest .venv-review .venv-wheel .mypy_cache .ruff_cache .pytest_cache build dist site gallery docs/gallery/reports

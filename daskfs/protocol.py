@@ -344,7 +344,7 @@ class Algorithm:
     are read-only. Results do not depend on the size of blocks, unless the docstring of the algorithm says otherwise.
     """
 
-    if TYPE_CHECKING:  # fields of every algorithm; a property here would become their default value
+    if TYPE_CHECKING:  # parameters, which are fields of the dataclasses: a property would become a field's default
 
         @property
         def n_select(self) -> int | None:
@@ -354,10 +354,35 @@ class Algorithm:
         def passes(self) -> int | None:
             """The maximum number of passes, or None where the number is not known beforehand."""
 
+        @property
+        def loss(self) -> str | None:
+            """The loss, "auto" where the target decides, or None if the algorithm has no choice of a loss."""
+
+        @property
+        def keep(self) -> tuple[str, ...]:
+            """Names of features and name spaces that are in the model in any case; by default none."""
+
+        @property
+        def balanced(self) -> bool:
+            """Whether classes are predicted as if all of them were equally frequent; by default False."""
+
+        @property
+        def error_control(self) -> str | None:
+            """How false features are counted, or None, the default, if they are not."""
+
+        @property
+        def groups(self) -> str | None:
+            """The column or name space whose values say which rows belong together, or None, the default."""
+
+    else:
+        loss, keep, balanced, error_control, groups = None, (), False, None, None
+
     axis: ClassVar[Axis]
     """Whether the algorithm streams blocks of columns or blocks of rows."""
     several_targets: ClassVar[bool] = False
     """Whether the algorithm selects features for several targets at once (see `Meta.targets`)."""
+    fits_model: ClassVar[bool] = True
+    """Whether the algorithm fits a model of the selected features; otherwise all weights are 0."""
     verb: ClassVar[str] = "read"
     """A verb for the work on blocks, such as "read", after which Dask tasks are named."""
 
@@ -370,6 +395,11 @@ class Algorithm:
     def max_reads(self) -> int | None:
         """How many times the data are read at most: `passes`, and more if the algorithm also reads them otherwise."""
         return self.passes
+
+    @property
+    def needs_names(self) -> bool:
+        """Whether the algorithm looks up features by name in `start`, for which the dataset must list all names."""
+        return bool(self.keep or self.groups)
 
     @property
     def extra_work(self) -> str:

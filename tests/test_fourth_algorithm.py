@@ -19,8 +19,10 @@ from toy_fourth import Covariance
 import daskfs
 import daskfs.cli.select
 import daskfs.sklearn
-from daskfs.algorithms.registry import ALGORITHMS
+from daskfs.algorithms.registry import ALGORITHMS, registrations
 from daskfs.cli import main
+from daskfs.job.choice import choose_algorithm
+from daskfs.job.timing import Work
 
 X = np.random.default_rng(0).normal(size=(80, 12)).astype(np.float32)
 Y = 3 * X[:, 4] - 2 * X[:, 9]
@@ -98,6 +100,25 @@ def test_a_wrong_key_of_a_job_is_refused_with_the_right_one():
     done = CliRunner().invoke(main, ["run", "job.toml"])
     assert done.exit_code == 2
     assert "did you mean 'shrinkage'?" in done.stderr
+
+
+def test_the_choice_of_an_algorithm_and_the_time_in_a_plan():
+    assert choose_algorithm("dense", 80, 12, 2, ["mission", "covariance"]) == ("covariance", "for its covariances")
+    assert choose_algorithm("dense", 80, 12, 2, [*registrations()])[0] == "substitution"  # which stands above
+    assert choose_algorithm("sparse", 80, 12, 2, ["covariance", "univariate"]) == (
+        "covariance",
+        "the first with these flags",
+    )
+    assert Work.of(Covariance(2), daskfs.open_dataset("d.zarr").meta, 1, 100, 1).nanoseconds == 1.5
+
+
+def test_the_engine_asks_for_no_parameter_that_it_lacks():
+    algorithm = Covariance(2)
+    assert (algorithm.loss, algorithm.keep, algorithm.groups, algorithm.error_control) == (None, (), None, None)
+    assert (algorithm.balanced, algorithm.fits_model, algorithm.needs_names) == (False, True, False)
+    assert daskfs.Mission(2, interactions="all").needs_names
+    assert daskfs.Mission(2, keep=["x1"]).needs_names
+    assert not daskfs.Mission(2).needs_names
 
 
 def test_an_estimator():

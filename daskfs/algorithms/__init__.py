@@ -1,4 +1,4 @@
-"""The algorithms of the papers, with one paper per file or folder, written with numpy and numba only.
+"""The algorithms, one folder for each paper, written with numpy, scipy and numba only.
 
 Algorithms share only `daskfs.protocol` with the engine, which import-linter enforces.
 """

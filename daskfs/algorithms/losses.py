@@ -85,7 +85,7 @@ def check_target(loss: RowLoss, meta: Meta, several: bool = False) -> None:
 
 
 def check_classes(meta: Meta) -> None:
-    """Raise OptionError if labels that are texts hardly come twice, as those of a column of identifiers."""
+    """Raise OptionError if hardly any two rows have the same label, as in a column of identifiers."""
     classes = meta.classes or ()
     if classes and isinstance(classes[0], str) and len(classes) > max(_FEW_CLASSES, meta.n_samples // 2):
         raise OptionError(
@@ -126,8 +126,8 @@ def positive_target(meta: Meta) -> float:
 def encode_targets(y: Floats, positive: float, labels: Floats) -> Floats:
     """Return an array (scores, rows) of what scores are fitted to: +1 for rows of a class, −1 for all other rows.
 
-    There is one score for two classes, and one for every class if there are several `labels`. Numeric targets, the
-    columns of y, are the rows of the result.
+    With `labels`, the result has a row for each of these classes; without, one row, in which `positive` is the class of
+    +1. A y with several columns holds numeric targets, which become the rows of the result.
 
     >>> encode_targets(np.array([0.0, 5.0, 7.0]), positive=float("nan"), labels=np.array([0.0, 5.0, 7.0]))
     array([[ 1., -1., -1.],

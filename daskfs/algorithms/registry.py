@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from daskfs.protocol import Algorithm, Words
+    from daskfs.protocol import Algorithm, Kind, Words
 
 ALGORITHMS = {
     "OnlineSubstitution": "daskfs.algorithms.substitution.registration",
@@ -24,6 +24,11 @@ ALGORITHMS = {
     "Univariate": "daskfs.algorithms.univariate.registration",
 }
 """The class name of every algorithm, and the module with its ``REGISTRATION``."""
+
+MOST_COLUMNS = 1 << 17
+"""Sparse data with more features than this are not read column by column, unless the user asks for it."""
+MOST_BYTES = 1 << 30
+"""The most memory that the selected columns take in an algorithm that is chosen by the data."""
 
 Role = Literal["selector", "transformer", "classifier", "regressor"]
 
@@ -66,6 +71,18 @@ class Registration:
     """Losses that would read three or more numbered classes as real targets, unless the labels are passed as text."""
     batches_refuse: tuple[str, ...] | None = None
     """Fields that `partial_fit` requires to be empty, since they need all rows at once; None for no `partial_fit`."""
+    suits: Callable[[Kind, int, int, int], str] = lambda kind, n_samples, n_features, k: ""
+    """Return why the algorithm is the choice for k features of data of a kind with n rows and n features, such as "for
+    dense columns"; return "" if it is not."""
+    nanoseconds: float | None = None
+    """CPU time for each stored number in a pass, to read, check and process it; None if it has not been measured."""
+    bounds_false: bool = False
+    """Whether selections from halves of dense data bound the number of false features: see `Stability.false_bounds`."""
+
+    @property
+    def several_targets(self) -> bool:
+        """Whether the algorithm takes several numeric targets."""
+        return any(estimator.several_targets for estimator in self.estimators)
 
 
 def registration(class_name: str) -> Registration:
@@ -77,6 +94,11 @@ def registration(class_name: str) -> Registration:
 def registrations() -> dict[str, Registration]:
     """Return all registrations by the algorithm names of commands and job files."""
     return {entry.name: entry for entry in map(registration, ALGORITHMS)}
+
+
+def classes_that(is_one: Callable[[Registration], bool]) -> str:
+    """Return the class names of some algorithms for a message, such as "OnlineSubstitution or Mission"."""
+    return " or ".join(name for name in ALGORITHMS if is_one(registration(name)))
 
 
 def words_of(class_name: str) -> Words | None:

@@ -129,7 +129,7 @@ class Basis:
     inputs_per_feature: tuple[int, ...] = ()
 
     def features(self, ids: NDArray[np.uint64]) -> RandomFeatures:
-        """Return the random features with these ids, of which linear terms are columns below d."""
+        """Return the random features with these ids. Ids of linear terms must be of columns 0 … d - 1."""
         ids = np.asarray(ids, np.uint64)
         W, b = np.empty((len(ids), self.d), np.float32), np.empty(len(ids), np.float32)
         self._draw(ids, W, b)

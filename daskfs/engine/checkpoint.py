@@ -24,6 +24,7 @@ EVERY_SECONDS = 30.0
 """Seconds between two checkpoints within a pass; another checkpoint is written at the end of every pass."""
 KEY = "checkpoint"
 _STATE = "state."  # prefix of the names of a state's values
+_SHARDS = "lanes"  # the word of the file for the number of shards, which is 0 under the asynchronous schedule
 RunStage = Literal["passes", "revisit", "finished"]
 
 
@@ -93,8 +94,8 @@ class Checkpoint:
 
     def write(self, snapshot: Snapshot) -> None:
         """Replace the checkpoint. Raise TypeError if the state has values that cannot be stored."""
-        lanes = 0 if snapshot.schedule == Schedule.ASYNCHRONOUS else snapshot.n_shards  # the name of shards in the file
-        at = {"lanes": lanes, "stage": snapshot.stage, "position": snapshot.position}
+        n_shards = 0 if snapshot.schedule == Schedule.ASYNCHRONOUS else snapshot.n_shards
+        at = {_SHARDS: n_shards, "stage": snapshot.stage, "position": snapshot.position}
         values = {f"{_STATE}{name}": value for name, value in flatten(snapshot.state).items()}
         values["seconds"] = np.array([cost.seconds for cost in snapshot.costs])
         values["bytes"] = np.array([cost.bytes for cost in snapshot.costs])
@@ -162,8 +163,8 @@ def _plain(value: Any) -> Any:
 
 def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapshot:
     """Return the content of a checkpoint. Raise KeyError, TypeError or ValueError if the content is malformed."""
-    if not all(type(at[name]) is int and at[name] >= 0 for name in ("lanes", "position")):
-        raise TypeError("lanes, position")
+    if not all(type(at[name]) is int and at[name] >= 0 for name in (_SHARDS, "position")):
+        raise TypeError(f"{_SHARDS}, position")
     if at["stage"] not in get_args(RunStage):
         raise ValueError(at["stage"])
     flat = {name.removeprefix(_STATE): values[name] for name in values if name.startswith(_STATE)}
@@ -174,8 +175,8 @@ def _snapshot(at: dict[str, Any], values: dict[str, Any], kind: type) -> Snapsho
     costs = [_cost(*row) for row in zip(seconds, nbytes, values["spent"].tolist(), strict=True)]
     if not costs:
         raise ValueError("costs")
-    schedule = Schedule.SYNCHRONOUS if at["lanes"] else Schedule.ASYNCHRONOUS
-    return Snapshot(state, max(at["lanes"], 1), schedule, at["stage"], at["position"], costs)
+    schedule = Schedule.SYNCHRONOUS if at[_SHARDS] else Schedule.ASYNCHRONOUS
+    return Snapshot(state, max(at[_SHARDS], 1), schedule, at["stage"], at["position"], costs)
 
 
 def _spent_row(cost: PassCost, spent: Spent) -> list[float]:

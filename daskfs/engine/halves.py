@@ -28,11 +28,11 @@ from daskfs.protocol import (
     Schedule,
     Sharing,
     SparseBlock,
-    SparseColumnBlock,
     State,
     copy_state,
 )
 from daskfs.store.dataset.dataset import Dataset
+from daskfs.store.dataset.slicing import take_columns, take_rows
 from daskfs.store.reorder.runs import row_keys
 
 _FEWEST_GROUPS = 5
@@ -58,7 +58,7 @@ class FromHalves(Algorithm):
         The algorithm that selects from every half.
     seeds
         The seeds of the selections: those of the first and second half of a pair, of the next pair, and so on.
-    groups
+    row_groups
         The number of the group of every row, from 0 on, where rows belong together; only for blocks of columns.
     members
         The algorithm resolved for every half; empty before `resolve`.
@@ -66,7 +66,7 @@ class FromHalves(Algorithm):
 
     algorithm: Algorithm
     seeds: tuple[int, ...]
-    groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
+    row_groups: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64), compare=False, repr=False)
     members: tuple[Algorithm, ...] = field(default=(), repr=False)
 
     @property
@@ -121,7 +121,7 @@ class FromHalves(Algorithm):
         for number, member in enumerate(self.members):
             part: Block | None = block
             if state.is_done[number]:
-                part = _with_columns(block, state.to_revisit[number]) if state.is_done.all() else None
+                part = take_columns(block, state.to_revisit[number]) if state.is_done.all() else None
             if part is not None and (part := self._rows_of(number, part)) is not None:
                 state.members[number] = member.update(state.members[number], part)
         return state
@@ -159,7 +159,9 @@ class FromHalves(Algorithm):
 
     def nbytes(self, meta: Meta) -> int:
         of_halves = sum(member.nbytes(self.meta_of(number, meta)) for number, member in enumerate(self.members))
-        return of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes) + 32 * len(self.groups)
+        return (
+            of_halves + 2 * meta.block_nbytes + 48 * min(meta.n_samples, meta.block_nbytes) + 32 * len(self.row_groups)
+        )
 
     def preview(self, state: StatesOfHalves, limit: int) -> Preview | None:
         return self.members[0].preview(state.members[0], limit)
@@ -167,7 +169,7 @@ class FromHalves(Algorithm):
     def meta_of(self, number: int, meta: Meta) -> Meta:
         """Return the facts about a half, given those about all rows."""
         n = meta.n_samples
-        if len(self.groups):
+        if len(self.row_groups):
             n_rows = int(self._is_in(number, 0, n).sum())
         else:
             n_rows = n // 2 + bool(n % 2 and self._is_in(number, n - 1, 1)[0])
@@ -179,12 +181,12 @@ class FromHalves(Algorithm):
         """Return which of some consecutive rows are in a half."""
         rows = np.arange(first, first + count)
         pair_seed = _STREAM + self.seeds[number - number % 2]
-        if len(self.groups):
-            sizes = np.bincount(self.groups)
+        if len(self.row_groups):
+            sizes = np.bincount(self.row_groups)
             order = np.argsort(row_keys(pair_seed, 0, len(sizes)))
             is_in_first = np.empty(len(sizes), np.bool_)
-            is_in_first[order] = 2 * np.cumsum(sizes[order]) - sizes[order] <= len(self.groups)
-            of_groups: NDArray[np.bool_] = is_in_first[self.groups[rows]] == (number % 2 == 0)
+            is_in_first[order] = 2 * np.cumsum(sizes[order]) - sizes[order] <= len(self.row_groups)
+            of_groups: NDArray[np.bool_] = is_in_first[self.row_groups[rows]] == (number % 2 == 0)
             return of_groups
         keys = row_keys(pair_seed, first // 2, count // 2 + 1)
         bits = (keys >> np.uint64(63)).astype(np.int64)[rows // 2 - first // 2]
@@ -192,15 +194,12 @@ class FromHalves(Algorithm):
         return is_in
 
     def _rows_of(self, number: int, block: Block) -> Block | None:
-        """Return the rows of a block that are in a half; None if a block of rows has none of them."""
-        part: Block
-        if isinstance(block, ColumnBlock | SparseColumnBlock):
-            part = _in_columns(block, self._is_in(number, 0, len(block.y)))
-        else:
-            is_in = self._is_in(number, block.first, len(block.y))
-            if not is_in.any():
-                return None
-            part = _in_rows(block, is_in)
+        """Return the rows of a block that are in a half, or None if there are none."""
+        start = block.first if isinstance(block, RowBlock | SparseBlock) else 0
+        is_in = self._is_in(number, start, len(block.y))
+        if not is_in.any():
+            return None
+        part = take_rows(block, is_in, (start + int(np.argmax(is_in))) // 2)
         for entry in fields(block):  # kernels are compiled for read-only arrays, or not
             if isinstance(array := getattr(part, entry.name), np.ndarray):
                 array.flags.writeable = getattr(block, entry.name).flags.writeable
@@ -212,7 +211,7 @@ def row_groups_of(dataset: Dataset, algorithm: Algorithm) -> NDArray[np.int64]:
 
     Raise OptionError if the algorithm reads rows, or if there are fewer than five groups.
     """
-    name = getattr(algorithm, "groups", None)
+    name = algorithm.groups
     if name is None:
         return np.empty(0, np.int64)
     if algorithm.axis != "columns":
@@ -240,41 +239,3 @@ def kind_to_restore(state: StatesOfHalves) -> type:
         ("to_revisit", list[NDArray[np.uint64]]),
     ]
     return make_dataclass("KindOfHalves", hints)
-
-
-def _in_columns(block: ColumnBlock | SparseColumnBlock, is_in: NDArray[np.bool_]) -> Block:
-    """Return some of the rows of a block of columns."""
-    rows = np.flatnonzero(is_in)
-    weight = None if block.weight is None else block.weight[rows]
-    if isinstance(block, ColumnBlock):
-        return ColumnBlock(block.ids.copy(), block.X.T.take(rows, axis=1).T, block.y[rows], weight)
-    stay, numbers = is_in[block.rows], (np.cumsum(is_in) - 1).astype(np.uint32)  # of rows in the half
-    indptr = np.concatenate([[0], np.cumsum(stay)])[block.indptr]
-    return SparseColumnBlock(
-        block.ids.copy(), indptr, numbers[block.rows[stay]], block.values[stay], block.y[rows], weight
-    )
-
-
-def _in_rows(block: RowBlock | SparseBlock, is_in: NDArray[np.bool_]) -> Block:
-    """Return some of the rows of a block of rows."""
-    rows = np.flatnonzero(is_in)
-    first, weight = (block.first + int(rows[0])) // 2, None if block.weight is None else block.weight[rows]
-    if isinstance(block, RowBlock):
-        return RowBlock(first, block.X[rows], block.y[rows], weight)
-    lengths = np.diff(block.indptr)
-    stay, indptr = np.repeat(is_in, lengths), np.concatenate([[0], np.cumsum(lengths[rows])])
-    return SparseBlock(first, indptr, block.ids[stay], block.values[stay], block.y[rows], weight)
-
-
-def _with_columns(block: Block, ids: NDArray[np.uint64]) -> Block | None:
-    """Return some of the columns of a block, or None if it has none of them."""
-    assert isinstance(block, ColumnBlock | SparseColumnBlock)
-    at = np.flatnonzero(np.isin(block.ids, ids))
-    if not len(at):
-        return None
-    if isinstance(block, ColumnBlock):
-        return replace(block, ids=block.ids[at], X=block.X[:, at])
-    lengths = np.diff(block.indptr)
-    stay = np.repeat(np.isin(np.arange(len(lengths)), at), lengths)
-    indptr = np.concatenate([[0], np.cumsum(lengths[at])])
-    return replace(block, ids=block.ids[at], indptr=indptr, rows=block.rows[stay], values=block.values[stay])

@@ -54,47 +54,9 @@ def select(
     groups: Any = None,
     order: RowOrder = "auto",
 ) -> Selection:
-    """Select features from a dataset of any size.
+    """Select features from a dataset, or from the dataset at a path or URL; see `daskfs.job.anything.select`.
 
-    Parameters
-    ----------
-    dataset
-        A dataset, or the path or URL of one.
-    algorithm
-        The algorithm that selects the features, such as ``daskfs.OnlineSubstitution(100)``.
-    client
-        The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
-        exactly the result of this process; several share every pass.
-    checkpoint
-        A folder or URL where the state is saved every half minute and after every pass.
-    resume
-        Continue from the checkpoint, if there is one, to the result of an uninterrupted run. Otherwise an existing
-        checkpoint is replaced.
-    seed
-        The seed of random choices.
-    synchronous
-        Let workers wait for each other even if the algorithm does not need it, so that the result can be repeated.
-    progress
-        Called with a `PassProgress` after every block or round of blocks.
-    storage_options
-        Options to reach the stores of dataset and checkpoint; see `open_dataset`.
-    groups
-        With error control: which rows belong together, as a name or number for every row.
-    order
-        "auto" to read rows that are sorted by label in random order if the algorithm learns row by row, as MISSION
-        does: from a temporary copy, unless they are in memory. "as-is" to read them as they come, as with `groups`.
-
-    Returns
-    -------
-    Selection
-        The features, with names, weights and history.
-
-    Examples
-    --------
-    >>> X = np.random.default_rng(0).normal(size=(100, 20))
-    >>> _ = daskfs.write_dataset("twenty.zarr", X, X[:, 3] - X[:, 7])
-    >>> sorted(daskfs.select("twenty.zarr", daskfs.OnlineSubstitution(2)).names)
-    ['x3', 'x7']
+    Here `groups` are a name or number for every row, and the dataset must have a layout that the algorithm reads.
     """
     if isinstance(dataset, str | os.PathLike):
         dataset = open_dataset(dataset, storage_options)
@@ -237,7 +199,7 @@ def _selections(
 def _group_numbers(groups: Any, n_samples: int, algorithm: Algorithm, has_checkpoint: bool) -> NDArray[np.int64]:
     """Return the number of the group of every row, given a name or number for every row."""
     labels = np.asarray(groups)
-    if getattr(algorithm, "error_control", None) is None:
+    if algorithm.error_control is None:
         raise OptionError("groups: needs error control (error_control)")
     if labels.shape != (n_samples,):
         raise OptionError(f"groups: has shape {labels.shape}; give one for each of the {n_samples:,} rows")
@@ -270,20 +232,23 @@ def as_selection(result: Result, dataset: Dataset, params: Algorithm, seed: int)
     selection = Selection.from_result(
         result, names, describe_algorithm(params), source, seed, products, inputs, fills, dataset.target_names, formats
     )
-    if selection.classes is None or not getattr(params, "balanced", False) or not len(result.features):
+    if selection.classes is None or not params.balanced or not len(result.features):
         return selection  # a constant model has the same score for all rows
     scores = constant_scores(selection.loss or "logistic", class_shares(dataset), one_score=selection.weights.ndim == 1)
     return replace(selection, threshold=scores)
 
 
-def check_targets(algorithm: Algorithm, dataset: Dataset) -> None:
-    """Raise OptionError if rows have several targets, and the algorithm takes one."""
+def check_targets(algorithm: Algorithm, dataset: Dataset, others: str = "") -> None:
+    """Raise OptionError if the rows have several targets and the algorithm takes only one.
+
+    The message recommends the `others`, class names of algorithms that take several targets.
+    """
     names = dataset.target_names
     if names is not None and not algorithm.several_targets:
         some = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         raise OptionError(
             f"{algorithm.name} takes one target, {public_url(dataset.url)} has {len(names)} ({some}): "
-            "use OnlineSubstitution, or write the data with one of them"
+            f"{f'use {others}, or ' if others else ''}write the data with one of them"
         )
 
 
@@ -361,13 +326,13 @@ def _remarks(params: Algorithm, result: Result, dataset: Dataset) -> Iterator[st
         why = "so few rows carry no more" if is_most else "with more rounds there will be more"
     if count < wanted and (result.error_control is None or count == result.error_control.n_searched):
         yield f"{count:,} features of the {wanted:,} asked for: {why}"
-    if len(result.features) and not result.weights.any() and getattr(params, "fits_model", True):
+    if len(result.features) and not result.weights.any() and params.fits_model:
         yield "no feature has a weight, so that any others would do as well: columns or target may be constant"
-    if result.classes is None and getattr(params, "balanced", False):
+    if result.classes is None and params.balanced:
         yield "balanced has no effect: the target is a number"
     yield from _odd_classes([label for label in dataset.classes or () if isinstance(label, str)])
     n_values = len(dataset.classes or ())
-    is_guess = result.classes is None and getattr(params, "loss", "") == "auto"
+    is_guess = result.classes is None and params.loss == "auto"
     if is_guess and 0 < 10 * n_values <= dataset.n_samples:
         yield f"the target has {n_values} whole numbers and is taken as a number; give the loss if they are classes"
 

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import scipy
 
-from daskfs.algorithms.registry import fields_of, registrations
+from daskfs.algorithms.registry import classes_that, fields_of, registrations
 from daskfs.engine.data.in_text import can_read_in_place, open_text
 from daskfs.engine.data.ingest import ingest
 from daskfs.engine.data.reorder import transpose
 from daskfs.engine.passes import PassProgress
+from daskfs.engine.run import check_targets
 from daskfs.engine.run import select as select_from_dataset
 from daskfs.errors import OptionError, check_whole, nearest, public_url, some_names
 from daskfs.job.choice import choose_algorithm
@@ -96,8 +97,22 @@ def select(
         ("halves").
     groups
         With error control: which rows belong together, as a name or number for every row, or the name of a column.
-    client, checkpoint, resume, seed, synchronous, progress, storage_options
-        As for a dataset. Data in memory are read in this process, without the cluster.
+    client
+        The Dask cluster to use; by default the current one, if there is one, else this process. One worker gives
+        exactly the result of this process; several share every pass. Data in memory are read in this process.
+    checkpoint
+        A folder or URL where the state is saved every half minute and after every pass.
+    resume
+        Continue from the checkpoint, if there is one, to the result of an uninterrupted run. Otherwise an existing
+        checkpoint is replaced.
+    seed
+        The seed of random choices.
+    synchronous
+        Let workers wait for each other even if the algorithm does not need it, so that the result can be repeated.
+    progress
+        Called with a `PassProgress` after every block or round of blocks.
+    storage_options
+        Options to reach the stores of data and checkpoint; see `open_dataset`.
 
     Returns
     -------
@@ -136,6 +151,8 @@ def select(
             algorithm = _with_error_control(algorithm, errors)
         dataset, chosen = opener.open(data, y, algorithm)
         chosen = _with_error_control(chosen, errors)
+        if dataset.target_names is not None:
+            check_targets(chosen.resolve(dataset.meta), dataset, classes_that(lambda entry: entry.several_targets))
         try:
             selection = select_from_dataset(dataset, chosen, **run)
         except Gap:
@@ -152,9 +169,8 @@ def _with_error_control(algorithm: Algorithm, errors: Mapping[str, Any]) -> Algo
     if not errors:
         return algorithm
     if "error_control" not in fields_of(algorithm):
-        raise OptionError(
-            f"{next(iter(errors))}: {algorithm.name} cannot say how many are false: use OnlineSubstitution or Mission"
-        )
+        others = classes_that(lambda entry: "error_control" in fields_of(entry.algorithm))
+        raise OptionError(f"{next(iter(errors))}: {algorithm.name} cannot say how many are false: use {others}")
     return replace(algorithm, **errors)  # type: ignore[type-var]
 
 

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from daskfs.algorithms.losses import has_classes, loss_for
+from daskfs.algorithms.registry import registrations
 from daskfs.protocol import Kind, Meta
 
-MOST_COLUMNS = 1 << 17
-"""Sparse data with more features than this are left to MISSION, whose memory does not grow with the features."""
-MOST_BYTES = 1 << 30
-"""The most memory that the selected columns may take, for `choose_algorithm` to choose Online Substitution."""
 LEAST_KMER, MOST_KMER = 4, 12
 """The shortest and the longest k-mers that `choose_kmers` chooses."""
 LEAST_REPEATS = 64
@@ -70,12 +67,6 @@ def choose_algorithm(kind: Kind, n_samples: int, n_features: int, k: int, among:
     """
     if len(among) == 1:
         return among[0], "as asked"
-    if kind == "dense":
-        best, reason = "substitution", "for dense columns"
-    elif n_features > MOST_COLUMNS:
-        best, reason = "mission", "for more sparse features than are read one by one"
-    elif 8 * n_samples * min(k, n_features) > MOST_BYTES:
-        best, reason = "mission", f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
-    else:
-        best, reason = "substitution", "for sparse features that can be read one by one"
-    return (best, reason) if best in among else (among[0], "the first with these flags")
+    entries = registrations()
+    reasons = ((name, entries[name].suits(kind, n_samples, n_features, k)) for name in among)
+    return next(((name, reason) for name, reason in reasons if reason), (among[0], "the first with these flags"))

@@ -121,7 +121,7 @@ class DataSteps:
 
     def check_sources(self) -> None:
         """Raise an error if a source or dataset of the job cannot be read, before anything is written."""
-        to_keep = getattr(self.job.select.params, "keep", ())
+        to_keep = self.job.select.params.keep
         if self.job.data is not None:
             kept_features(to_keep, self.ingest().train.meta)
             return

@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 
 from daskfs import __version__
+from daskfs.algorithms.registry import classes_that
 from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
 from daskfs.engine.cluster.waiting import call
@@ -65,7 +66,8 @@ class Request:
                 f"run daskfs transpose {dataset.url} COLUMNS.zarr, and select from that"
             )
         resolved = algorithm.resolve(dataset.meta)
-        check_targets(resolved, dataset)
+        if dataset.target_names is not None:  # or all algorithms would be imported for the message
+            check_targets(resolved, dataset, classes_that(lambda entry: entry.several_targets))
         dataset.n_blocks(resolved.axis)
         if self.out.exists(ROOT):
             raise OptionError(f"{self.out.url}: is a dataset; choose another place for the run")

@@ -130,7 +130,7 @@ class JobRun(DataSteps):
             self.skip("select", place)
             return finished
         request.check()
-        if getattr(request.algorithm, "groups", None) and self.job.split:
+        if request.algorithm.groups and self.job.split:
             self.listener.notify("note: rows of a group are on both sides of the split, so the score may be too good")
         self.listener.notify(f"select: memory {request.plan(self.client)}")
         if request.algorithm.extra_work:
@@ -185,11 +185,10 @@ class JobRun(DataSteps):
         place.delete(AGAIN)
 
     def _has_false_bounds(self, train: Dataset, result: Stability) -> bool:
-        """Return whether `false_bound` applies: to halves of dense data, with Online Substitution and no `keep`."""
+        """Return whether `Stability.false_bounds` applies to selections by the job's algorithm."""
         select = self.job.select
-        is_of_columns = select.algorithm == "substitution" and train.kind == "dense"
-        has_kept = bool(getattr(select.params, "keep", ()))
-        return is_of_columns and (result.over, result.of) == ("halves", "features") and not has_kept
+        is_bound = registrations()[select.algorithm].bounds_false and train.kind == "dense" and not select.params.keep
+        return is_bound and (result.over, result.of) == ("halves", "features")
 
     def _repetitions(self, table: StabilityTable) -> tuple[list[int], Over]:
         """Return the seeds of the selections to compare, and "halves" or "seeds" for the kind of repetition."""
@@ -266,7 +265,7 @@ class JobRun(DataSteps):
         if not len(selection.features):  # error control reports none
             return {}
         params, count = self.job.select.params, min(len(selection.features), train.meta.n_features)
-        algorithm = registrations()["univariate"].algorithm(count, balanced=getattr(params, "balanced", False))
+        algorithm = registrations()["univariate"].algorithm(count, balanced=params.balanced)
         wanted = self.job.evaluate is None or self.job.evaluate.univariate
         if not wanted or isinstance(params, type(algorithm)) or must_transpose(train, algorithm):
             return {}

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from daskfs.algorithms.registry import ALGORITHMS, registration
 from daskfs.engine.shards import FAN_IN, least_rounds, most_shards, short_groups, shrinking_groups
 from daskfs.protocol import Algorithm, Meta, Schedule, Sharing
 
-NANOSECONDS = {"OnlineSubstitution": 4.4, "Mission": 61.0}
-"""CPU time for each stored number in a pass, to read, check and process it, by the class of the algorithm."""
 START_SECONDS = 3.0
 """Time from the call to the first block on a running cluster; a round figure, not fitted."""
 ROUND_TASK_SECONDS, GROUP_TASK_SECONDS = 0.0028, 0.0012
@@ -73,8 +72,9 @@ class Work:
     @classmethod
     def of(cls, algorithm: Algorithm, meta: Meta, passes: int, nbytes: int, blocks: int) -> Work:
         """Return the work of an algorithm that reads data of `nbytes` bytes in `blocks` blocks, `passes` times."""
-        sharing = algorithm.resolve(meta).sharing
-        return cls(passes, meta.n_entries, nbytes, blocks, NANOSECONDS.get(type(algorithm).__name__), sharing)
+        name, sharing = type(algorithm).__name__, algorithm.resolve(meta).sharing
+        nanoseconds = registration(name).nanoseconds if name in ALGORITHMS else None
+        return cls(passes, meta.n_entries, nbytes, blocks, nanoseconds, sharing)
 
     def seconds(self, workers: float, gigabytes: float) -> float:
         """Return the seconds of a selection on `workers` workers, each of which reads `gigabytes` gigabytes per second.

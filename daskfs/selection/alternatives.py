@@ -134,19 +134,19 @@ class _Strongest:
 
     def __init__(self, n_features: int, floor: float) -> None:
         self._floor = floor
-        self._found: list[list[tuple[float, int]]] = [[] for _ in range(n_features)]
+        self._pairs: list[list[tuple[float, int]]] = [[] for _ in range(n_features)]
 
     def add(self, columns: FeatureIds, correlations: NDArray[np.floating]) -> None:
         """Add columns with their correlations ``(features, columns)``."""
         pairs = np.argwhere(np.abs(correlations) >= self._floor)
         for at, column in pairs.tolist():
-            self._found[at].append((float(correlations[at, column]), int(columns[column])))
+            self._pairs[at].append((float(correlations[at, column]), int(columns[column])))
         for at in set(pairs[:, 0].tolist()):
-            self._found[at] = self.of(at)
+            self._pairs[at] = self.of(at)
 
     def of(self, at: int) -> list[tuple[float, int]]:
         """Return correlation and id of the strongest, those of equal correlation in order of their ids."""
-        return sorted(self._found[at], key=lambda pair: (-abs(pair[0]), pair[1]))[:MOST]
+        return sorted(self._pairs[at], key=lambda pair: (-abs(pair[0]), pair[1]))[:MOST]
 
 
 Correlated = Iterator[tuple[FeatureIds, NDArray[np.floating]]]

@@ -154,12 +154,12 @@ class FeatureSample:
     def _cells(self) -> NDArray[np.float64]:
         return self._sample.cells
 
-    def watch(self, columns: ColumnSlices) -> ColumnSlices:
+    def collect(self, columns: ColumnSlices) -> ColumnSlices:
         """Return the columns of a model unchanged; their values are collected when their slices are read."""
         self._sample = RowSample(columns.shape[0], len(self._names), SAMPLE_ROWS)
-        return replace(columns, slices=self._collect(columns.slices))
+        return replace(columns, slices=self._collect_slices(columns.slices))
 
-    def _collect(self, slices: Iterable[ColumnSlice]) -> Iterator[ColumnSlice]:
+    def _collect_slices(self, slices: Iterable[ColumnSlice]) -> Iterator[ColumnSlice]:
         for part in slices:
             self._sample.add(part, self._first)
             yield part

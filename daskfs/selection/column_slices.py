@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from daskfs.errors import OptionError, public_url
 from daskfs.protocol import ColumnBlock, Kind, RowBlock, SparseBlock, SparseColumnBlock
-from daskfs.selection.frames import CategoryWatch, find_column, is_frame, numbers_of, row_slices
+from daskfs.selection.frames import CategoryCheck, find_column, is_frame, numbers_of, row_slices
 from daskfs.store.dataset.dataset import Dataset, open_dataset
 from daskfs.store.dataset.names import check_labels, check_vocabulary
 from daskfs.store.ingest.arrays import stored_dtype
@@ -225,17 +225,17 @@ def _from_frame(
     n_rows, parts = row_slices(frame, [feature.column for feature in features], max(1, SLICE_CELLS // len(features)))
     values = [(fills or Fills("error")).value(names[at]) for at in order.tolist()]
     fill = np.array([np.nan if value is None else value for value in values], np.float64)
-    watch = CategoryWatch(features)
+    check = CategoryCheck(features)
 
     def slices() -> Iterator[ColumnSlice]:
         for rows, part in parts:
-            watch.look(part)
+            check.look(part)
             cells = np.stack([numbers_of(part, feature) for feature in features], axis=1)
             cells = np.where(np.isnan(cells), fill, cells)
             for row, column in _not_finite(cells)[:1]:
                 raise _gap_error(rows.start + row, names[order[column]])
             yield ColumnSlice(rows, order, cells)
-        watch.warn()
+        check.warn()
 
     return ColumnSlices((n_rows, len(names)), "dense", np.dtype(np.float64), slices())
 

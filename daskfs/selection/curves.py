@@ -137,6 +137,6 @@ class Scatter:
         self._row += len(truth)
 
     def record(self) -> dict[str, Any]:
-        """Return the values, and "step", the distance between two of the rows."""
+        """Return the "true" and the "predicted" values of every "step"-th row."""
         truth, predicted = np.concatenate(self._pairs, axis=1)
         return {"true": truth.tolist(), "predicted": predicted.tolist(), "step": self._step}

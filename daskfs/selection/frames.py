@@ -126,7 +126,7 @@ def _as_arrow(column: Any) -> Any:
     return values.combine_chunks() if hasattr(values, "combine_chunks") else values
 
 
-class CategoryWatch:
+class CategoryCheck:
     """Detects columns whose categories are written in another form than in the training data.
 
     An example is a column with the numbers 7 and 8 in place of the texts 007 and 008.

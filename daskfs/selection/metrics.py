@@ -300,8 +300,8 @@ def predicted_classes(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 def constant_scores(loss: str, shares: NDArray[np.float64], one_score: bool) -> NDArray[np.float64]:
     """Return the score of every class, or with `one_score` of the second of two, in rows without any features.
 
-    A row whose score of a class is higher is more likely of the class than any row. If the scores are those of Bayes,
-    the class whose score is higher by most has the best expected balanced accuracy.
+    A row is predicted to be of the class whose score exceeds this constant score by most. If the scores are those of
+    the Bayes classifier, no other prediction has a better expected balanced accuracy.
 
     Parameters
     ----------

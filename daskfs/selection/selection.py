@@ -312,7 +312,7 @@ class Selection:
         """Return the number of rows of X, and the scores of the rows, slice by slice; kept features are left out."""
         columns = self.column_slices(X)
         if sample is not None:
-            columns = sample.watch(columns)
+            columns = sample.collect(columns)
         return columns.shape[0], linear_scores(columns, self.weights, self.intercept)
 
     def column_slices(self, X: Any) -> ColumnSlices:

@@ -26,6 +26,7 @@ from daskfs.store.dataset.dataset import AnyBlocks, Dataset
 from daskfs.store.dataset.layout import ArraySpec, Attributes, Labels, recode_labels, target_spec, weight_spec
 from daskfs.store.dataset.name_runs import name_text
 from daskfs.store.dataset.names_kernels import COUNT, NameSet
+from daskfs.store.dataset.slicing import take_sparse_rows
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.sources import SourcePart, line_windows
@@ -281,7 +282,7 @@ class _RowsInText(SparseBlocks):
         return self._of_part(number, self._text.labelled_rows(number, parser))
 
     def _of_part(self, number: int, block: SparseBlock) -> SparseBlock:
-        return block if self._masks is None else _rows_of(block, self._masks[number])
+        return block if self._masks is None else take_sparse_rows(block, self._masks[number])
 
     def read(self, number: int, parser: Any) -> SparseBlock:
         block = self._of_part(number, self._text.block(number, parser))
@@ -304,15 +305,6 @@ def _entries_of(block: SparseBlock, ids: NDArray[np.uint64]) -> NDArray[np.int64
     flags[ids & mask] = True
     entries = np.flatnonzero(flags[block.ids & mask])  # most of the others are left out by the low bits of their ids
     return entries[np.isin(block.ids[entries], ids)]
-
-
-def _rows_of(block: SparseBlock, mask: NDArray[np.bool_]) -> SparseBlock:
-    """Return the rows of a block for which `mask` is True."""
-    lengths = np.diff(block.indptr)
-    entries = np.repeat(mask, lengths)
-    indptr = np.concatenate([[0], np.cumsum(lengths[mask])])
-    weight = None if block.weight is None else block.weight[mask]
-    return SparseBlock(0, indptr, block.ids[entries], block.values[entries], block.y[mask], weight)
 
 
 class NamesInText:

@@ -28,7 +28,7 @@ from distributed import Client, LocalCluster
 from terabyte import Stream, columns, rows
 
 import daskfs
-from daskfs.job import timing
+from daskfs.algorithms.registry import registration
 
 SIZES = (1, 2, 4)
 BASES = {"OnlineSubstitution": 0.16e9, "Mission": 0.1e9}  # bytes of size 1
@@ -116,7 +116,7 @@ def main(scale: float, out: Path | None) -> None:
         runs = {name: runs_of(name, Path(folder), scale * base) for name, base in BASES.items()}
     fits = [fitted(name, found) for name, found in runs.items()]
     table = [
-        [of.algorithm, f"{of.start:.2f}", f"{of.nanoseconds:.2f}", f"{timing.NANOSECONDS[of.algorithm]:g}",
+        [of.algorithm, f"{of.start:.2f}", f"{of.nanoseconds:.2f}", f"{registration(of.algorithm).nanoseconds:g}",
          f"{of.worst:.0%}", f"{of.predicted:.2f}", f"{of.measured:.2f}", f"{of.error:+.0%}"] for of in fits
     ]  # fmt: skip
     titles = ["", "start s", "ns a number", "in the plan", "worst of the fit", "predicted s", "measured s", "error"]

@@ -2,7 +2,8 @@
 
     python pipelines/house/figures.py [FOLDER] [--names] [--sample N --seed S]
 
-``--names`` lists type names that are defined in more than one file, and values called `made`, `found`, `one` or `told`.
+``--names`` lists type names that are defined in more than one file, with or without an underscore, and values and
+attributes called `made`, `found`, `one` or `told`.
 ``--sample`` prints docstring sentences drawn at random, for somebody who has not seen the code to judge.
 """
 
@@ -36,15 +37,15 @@ def kinds_of_lines(path: Path, tree: ast.Module) -> Counter[str]:
 
 
 def types_defined_twice(trees: dict[Path, ast.Module]) -> dict[str, list[Path]]:
-    """Names of classes and type aliases that more than one file defines."""
+    """Names of classes and type aliases that more than one file defines, without underscores in front."""
     places: dict[str, list[Path]] = defaultdict(list)
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                places[node.name].append(path)
+                places[node.name.lstrip("_")].append(path)
         for node in tree.body:  # aliases, such as ``Label = float | str``
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                name = node.targets[0].id
+                name = node.targets[0].id.lstrip("_")
                 if re.fullmatch(r"[A-Z][a-z]+([A-Z][a-z]*)*", name) and not isinstance(node.value, ast.Constant):
                     places[name].append(path)
     return {name: paths for name, paths in sorted(places.items()) if len(set(paths)) > 1}
@@ -54,10 +55,10 @@ def riddles(trees: dict[Path, ast.Module]) -> Iterator[str]:
     """Where a value has a name that does not say what it is."""
     for path, tree in trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in RIDDLES:
-                yield f"{path}:{node.lineno}: {node.id}"
-            elif isinstance(node, ast.arg) and node.arg in RIDDLES:
-                yield f"{path}:{node.lineno}: {node.arg}"
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    if name.lstrip("_") in RIDDLES:
+                        yield f"{path}:{node.lineno}: {name}"
 
 
 def sentences(trees: dict[Path, ast.Module]) -> list[str]:

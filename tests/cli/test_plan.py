@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import daskfs
+from daskfs.algorithms.registry import registration
 from daskfs.cli import main
-from daskfs.job.timing import NANOSECONDS, START_SECONDS
+from daskfs.job.timing import START_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +79,7 @@ def test_time_and_money_have_their_formulas():
     plan = planned(*options)
     train = round(0.8 * (1000 * 50 * 4 + 1000 * 8))
     beside = plan["bytes_read"] + plan["bytes_written"] - 3 * train
-    computing = 3 * 40_000 * NANOSECONDS["OnlineSubstitution"] / 1e9
+    computing = 3 * 40_000 * registration("OnlineSubstitution").nanoseconds / 1e9
     assert plan["seconds"] == pytest.approx(START_SECONDS + 3 * train / 0.5e9 + beside / (4 * 0.5e9))  # in one block
     assert computing < 3 * train / 0.5e9
     money = plan["gets"] * 0.4 / 1000 + plan["puts"] * 5 / 1000 + plan["bytes_read"] / 1e9 * 0.09

@@ -258,6 +258,10 @@ class Mission(Algorithm):
         check_limits(self.max_fdr, self.max_false, "halves", is_on, n_null=1, n_select=self.n_select)
 
     @property
+    def needs_names(self) -> bool:
+        return super().needs_names or self.interactions is not None
+
+    @property
     def sharing(self) -> Sharing:
         if not has_sketch(self):
             return Sharing()

@@ -82,7 +82,7 @@ def load_scipy() -> None:
 
 
 def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return weights (k, scores), intercepts (scores,) and the mean loss of rows while they were left out."""
+    """Return weights (k, scores), intercepts (scores,) and the mean loss of held-out rows in cross-validation."""
     spread = rows.deviations()
     spread[spread == 0] = np.inf  # the intercept has what a constant could add
     X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / spread))

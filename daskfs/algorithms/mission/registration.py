@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from daskfs.algorithms.mission import Mission
-from daskfs.algorithms.registry import Estimator, Registration
-from daskfs.protocol import Words
+from daskfs.algorithms.registry import MOST_BYTES, MOST_COLUMNS, Estimator, Registration
+from daskfs.protocol import Kind, Words
 
 
 def _explain_history(history: Mapping[str, Sequence[float]]) -> str:
     if not history.get("held_back_loss"):
         return ""
     return "The last passes fit the chosen features alone, and their objective is that of these: it may rise."
+
+
+def _suits(kind: Kind, n_samples: int, n_features: int, k: int) -> str:
+    if kind == "sparse" and n_features > MOST_COLUMNS:
+        return "for more sparse features than are read one by one"
+    if kind == "sparse" and 8 * n_samples * min(k, n_features) > MOST_BYTES:
+        return f"since {k:,} columns of so many rows would take more than {MOST_BYTES >> 30} GB"
+    return ""
 
 
 REGISTRATION = Registration(
@@ -63,4 +71,6 @@ array([  7, 200])""",
         ),
     ),
     batches_refuse=("refit", "idf", "fading", "error_control", "max_fdr", "max_false", "groups", "balanced"),
+    suits=_suits,
+    nanoseconds=61.0,
 )

@@ -238,7 +238,7 @@ class SparseRandomFeatures(Algorithm):
 
     @property
     def _inputs_per_feature(self) -> tuple[int, ...]:
-        """The numbers of columns of random features, as in `basis.Basis`."""
+        """How many columns of the dataset each random feature is a function of, as in `basis.Basis`."""
         if self.inputs_per_feature == "auto":
             return MIXED_INPUTS if self.screen else ()
         return () if self.inputs_per_feature is None else (self.inputs_per_feature,)

@@ -13,9 +13,9 @@ line     losses at fractions of a step                      how far to go if a w
 choose   losses of several models, on the held-back rows    which of them to keep
 ======== ================================================== ====================================================
 
-Tiles begin at the same rows, whichever way the data were cut into blocks. A tile is summed in float32, and tiles are
-added in float64. The errors of the float32 sums are some 1e-6 of Σ|terms| for a few hundred rows, and below 2e-7 for
-many tiles, whose errors cancel. The caller sets the number of BLAS threads.
+A tile is a few hundred consecutive rows; tiles begin at the same rows, whichever way the data were cut into blocks. A
+tile is summed in float32, and tiles are added in float64. The error of a sum is some 1e-6 of Σ|terms| for one tile, and
+below 2e-7 for many tiles, whose errors cancel. The caller sets the number of BLAS threads.
 """
 
 from __future__ import annotations

@@ -380,9 +380,10 @@ def _trial_fits(selected: SelectedSet, rows: NDArray[np.int64], of_classes: bool
 def _clearly_best(row_losses: Sequence[Floats], of_constant: float) -> int:
     """Return the position of the ridge penalty to use, given the losses of the same held-back rows for each penalty.
 
-    The first penalty is kept unless the least mean loss is lower by more than a standard error. Otherwise, as penalties
-    are in descending order, the last penalty is taken whose loss is hardly above the least, or nearly zero compared to
-    the loss of a constant. Such sets are still improving, and improve most with a small penalty.
+    Penalties are in descending order. The first penalty is used unless the smallest mean loss is lower than that of the
+    first by more than a standard error. Then the last penalty is used whose mean loss is hardly above the smallest, or
+    nearly zero compared to the loss `of_constant` of a constant model: a small penalty lets the selected set improve
+    faster.
 
     >>> rows = np.array([1.0, 2.0, 3.0, 4.0])
     >>> _clearly_best([rows, rows - [0, 0, 0, 1], rows - [0.4, 0.3, 0.2, 0.3]], 9.0)

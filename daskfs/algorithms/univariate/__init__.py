@@ -68,7 +68,6 @@ class Univariate(Algorithm):
     """
 
     axis: ClassVar[Axis] = "columns"
-    fits_model: ClassVar[bool] = True
 
     n_select: int
     score: UnivariateScore = "auto"

@@ -229,14 +229,14 @@ class Vigil:
         self._begin()
 
     def _begin(self) -> None:
-        self._watchdog, self._made = Watchdog(self._patience, self._within), self._connection.made
+        self._watchdog, self._generation = Watchdog(self._patience, self._within), self._connection.generation
 
     def look(self, waits_for: Collection[Future[Any]] = ()) -> None:
         """Ask the scheduler once. Reconnect the client if its stream is dead; raise Interrupted to end the wait."""
         connection = self._connection
         if self._client.status == "closed":  # its event loop, too
             raise Interrupted(GONE)
-        if self._made != connection.made:  # another thread has connected the client anew
+        if self._generation != connection.generation:  # another thread has connected the client anew
             self._begin()
         heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status in _PENDING]
         answer = None
@@ -246,7 +246,7 @@ class Vigil:
         if verdict in _HOPELESS:
             raise Interrupted(_HOPELESS[verdict])
         if verdict == Verdict.RECONNECT:
-            connection.renew(self._client, self._made)
+            connection.renew(self._client, self._generation)
         if verdict == Verdict.DROP_WORKERS:
             _drop(self._client, self._watchdog.give_up())
 
@@ -261,7 +261,7 @@ class _Connection:
     def __init__(self) -> None:
         self._numbers, self._listens, self._renewing = count(1), False, threading.Lock()
         self.heard = 0  # the number of the newest echo
-        self.made = 0  # how often the connection was made anew
+        self.generation = 0  # how often the client was connected anew
         self.in_vain = 0  # how often since the last task that ended
 
     @classmethod
@@ -282,14 +282,14 @@ class _Connection:
         self.heard = max(self.heard, event[1])
 
     def renew(self, client: Client, number: int) -> None:
-        """Connect the client anew, unless another thread has done so since connection `number` was made."""
+        """Connect the client anew, unless another thread has done so since generation `number` of the connection."""
         with self._renewing:
-            if self.made != number:
+            if self.generation != number:
                 return
             if self.in_vain >= _RECONNECTS:
                 self.in_vain = 0  # for the next run
                 raise Interrupted(_DEAF)
-            self.made, self.in_vain = number + 1, self.in_vain + 1
+            self.generation, self.in_vain = number + 1, self.in_vain + 1
             logger.warning("note: the scheduler's news have not arrived for a while; connecting anew")
             with suppress(Exception):  # the next looks tell whether it has helped
                 call_briefly(client, _reconnect, client)

@@ -29,12 +29,11 @@ _PARTS_A_TASK = 4
 def can_read_in_place(kind: Format, sources: Sequence[Source], algorithm: Algorithm) -> TypeGuard[LineFormat]:
     """Return True if an algorithm can read these files in place: plain text of sparse rows.
 
-    Parts of compressed files cannot be read by themselves. An algorithm that keeps features, multiplies them, or takes
-    groups of rows from a name space needs a list of all names, which only a dataset has.
+    Parts of compressed files cannot be read by themselves. An algorithm that looks up names needs a list of all names,
+    which only a dataset has.
     """
-    needs_names = any(getattr(algorithm, option, None) for option in ("keep", "interactions", "groups"))
     is_plain = isinstance(kind, LineFormat) and not any(source.compression for source in sources)
-    return is_plain and algorithm.axis == "rows" and not needs_names
+    return is_plain and algorithm.axis == "rows" and not algorithm.needs_names
 
 
 def open_text(sources: Sequence[Source], kind: LineFormat, client: Client | None = None) -> InText:

@@ -262,7 +262,11 @@ def _summary(plan: planning.Plan, pieces: list[AnyPiece], n_sources: int, order:
 def _stage_or_abandon(
     job: IngestJob, work: list[WorkPiece], where: Pool, progress: Callable[[IngestProgress], None] | None
 ) -> list[AnyPiece]:
-    """Return the records of all staged pieces. After an error of the sources, let another ingest begin."""
+    """Return the records of all staged pieces.
+
+    After an error in the sources, such as a bad line, the plan is deleted unless a piece is staged already, so that an
+    ingest with other options can begin.
+    """
     try:
         return _stage_pieces(job, work, where, progress)
     except (StorageError, Interrupted):  # the store is unreachable, or another process has taken over

@@ -233,7 +233,7 @@ def _compute(tasks: list[Any], progress: Callable[[int, int], None] | None) -> l
     """Return the values of delayed tasks or arrays, computed on the current Dask cluster or on threads."""
     if (client := current_client()) is not None:
         return with_retries(client, partial(_compute_on, client, tasks, progress))
-    shown = nullcontext() if progress is None else _Shown(progress, tasks)
+    shown = nullcontext() if progress is None else _TaskCount(progress, tasks)
     # Threads of our own: after an error, those of Dask would go on writing chunks.
     with ThreadPoolExecutor(available_cores()) as threads, config.set(pool=threads), shown:
         return list(compute(*tasks))
@@ -247,7 +247,7 @@ def _compute_on(client: Client, tasks: list[Any], progress: Callable[[int, int],
     return list(call(client, client.gather, futures))
 
 
-class _Shown(Callback):
+class _TaskCount(Callback):
     """Reports how many of some delayed tasks the threads of this process have done."""
 
     def __init__(self, progress: Callable[[int, int], None], tasks: list[Any]) -> None:

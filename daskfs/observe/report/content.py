@@ -252,7 +252,11 @@ def evaluation_curves(run: RunRecords) -> list[tuple[str, str, Markup]]:
 
 
 def confusion(run: RunRecords) -> tuple[list[str], list[tuple[str, list[tuple[float, float]]]]] | None:
-    """Return labels, and for every true class its label, with the number of rows and its share for every prediction."""
+    """Return the confusion matrix as the labels of the predicted classes, and a row for every true class.
+
+    A row is the label of the true class, and for each predicted class the number of samples and their share in the row.
+    Return None if there was no evaluation, or no classes.
+    """
     cells, classes = ((run.metrics or {}).get("curves") or {}).get("confusion"), run.selection.classes
     if not cells or classes is None or len(cells) != len(classes) or any(len(row) != len(classes) for row in cells):
         return None

@@ -187,7 +187,7 @@ class ColumnBlocks(BlocksOfColumns[ColumnBlock]):
         return ColumnBlock(read_only(ids), read_only(X), parts[0].y, parts[0].weight)
 
 
-class _SparseLines:
+class _StoredLines:
     """Reader of the lines (rows or columns) of a sparse matrix; the array `index` holds positions on a line."""
 
     def __init__(self, arrays: Arrays, along: Axis, index: str, others: list[str]) -> None:
@@ -243,7 +243,7 @@ class SparseBlocks:
     """Blocks of whole rows of a sparse matrix."""
 
     def __init__(self, arrays: Arrays) -> None:
-        self._stored = _SparseLines(arrays, "rows", "ids", ["y", "weight"])
+        self._stored = _StoredLines(arrays, "rows", "ids", ["y", "weight"])
         n_targets = math.prod(arrays["y"].spec.shape[2:])
         self._set_sizes(self._stored.lines, self._stored.entries, "weight" in arrays, n_targets)
 
@@ -269,7 +269,7 @@ class SparseColumnBlocks(BlocksOfColumns[SparseColumnBlock]):
 
     def __init__(self, arrays: Arrays) -> None:
         super().__init__(arrays["y"], arrays.get("weight"))
-        self._stored = _SparseLines(arrays, "columns", "rows", ["ids"])
+        self._stored = _StoredLines(arrays, "columns", "rows", ["ids"])
         self._set_sizes(self._stored.lines, self._stored.entries, arrays["block_first"].read_all())
 
     def _set_sizes(self, lines: NDArray[np.int64], entries: NDArray[np.int64], first: NDArray[np.uint64]) -> None:

@@ -114,7 +114,7 @@ class ArraySpec:
 
     @classmethod
     def from_metadata(cls, name: str, metadata: Mapping[str, Any]) -> ArraySpec:
-        """Return the array that a zarr.json describes. Raise DatasetError if daskfs would not write the zarr.json."""
+        """Return the array that a zarr.json describes. Raise DatasetError unless daskfs writes such files."""
         try:
             chain = [codec["name"] for codec in metadata["codecs"]]
             blosc = next((c["configuration"] for c in metadata["codecs"] if c["name"] == "blosc"), None)
@@ -142,7 +142,7 @@ class ArraySpec:
 
 
 def _sizes(sizes: Any) -> tuple[int, ...]:
-    """Return the shape of an array or a chunk in a zarr.json. Raise ValueError if it is none that memory could have."""
+    """Return the shape of an array or chunk as in a zarr.json. Raise ValueError if it is malformed or far too large."""
     if not isinstance(sizes, list) or not 1 <= len(sizes) <= 4 or not all(map(is_count, sizes)):
         raise ValueError(f"{sizes!r:.80} is no shape")
     if math.prod(max(size, 1) for size in sizes) >= 1 << 60:
@@ -151,7 +151,7 @@ def _sizes(sizes: Any) -> tuple[int, ...]:
 
 
 def _plain_dtype(name: Any) -> np.dtype[Any]:
-    """Return the dtype of plain numbers that has a name; raise ValueError for objects, times and any other."""
+    """Return the numpy dtype of this name. Raise ValueError if it is not one of plain numbers or booleans."""
     if not isinstance(name, str) or not re.fullmatch(r"bool|u?int(8|16|32|64)|float(16|32|64)", name):
         raise ValueError(f"{name!r:.80} is no data type of daskfs")
     return np.dtype(name)

@@ -142,7 +142,7 @@ def kmer_name(feature_id: int, shift: int) -> str:
 
 
 def kmer_id(name: str, shift: int) -> int:
-    """Return the feature id of a name of `kmer_name`, or raise ValueError if it is none.
+    """Return the feature id of a name of `kmer_name`, or raise ValueError for another name.
 
     >>> kmer_id("ACGT", shift=0) == 0b1_00_01_10_11, kmer_id("ACGT@17", shift=9) == 17 << 9 | 0b1_00_01_10_11
     (True, True)

@@ -72,7 +72,7 @@ def encode_target(target: NDArray[Any], names: Sequence[Any] | None = None) -> t
 
 
 def _of_one_type(target: NDArray[Any]) -> NDArray[Any]:
-    """Return labels that are objects as numbers if all of them are. Raise DatasetError if one is missing."""
+    """Return an array of Python objects as numbers if all are numbers, else unchanged. Raise DatasetError for a gap."""
     if all(isinstance(label, str) for label in target):
         return target
     if len(missing := np.flatnonzero(~finite_labels(target))):

@@ -114,7 +114,7 @@ def copy_block(block: SparseBlock) -> SparseBlock:
 
 
 def _joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
-    """Return the rows of several blocks as one block, or an empty block without blocks."""
+    """Return the rows of several blocks as one block, or an empty block if there are none."""
     edges = np.cumsum([0, *(len(block.ids) for block in blocks)])
     starts = [block.indptr[:-1] + edge for block, edge in zip(blocks, edges, strict=False)]
     return SparseBlock(

@@ -67,7 +67,7 @@ class Delimited(TableFormat):
         options.check_columns(columns)
         strings = {name: arrow().string() for name in columns if name not in self.ignore}
         parser = _Parser(self.delimiter, columns, strings)
-        sample = _Sample()
+        sample = _SampleReceiver()
         start = end if self.header else 0
         deliver(_CsvLines(window.text[start:], window.offset + start, source, parser), sample)
         table = sample.table(strings)
@@ -201,7 +201,7 @@ class _CsvLines:
         bad_lines.report_at(self._source, self._offset + empty_lines, reason)
 
 
-class _Sample:
+class _SampleReceiver:
     """A receiver of the first rows of a CSV file, from which column types are inferred, that ignores bad rows."""
 
     def __init__(self) -> None:

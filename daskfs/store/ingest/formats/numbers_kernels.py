@@ -84,8 +84,8 @@ def read_number(text, at):
 def read_token(text, start, stop):
     """Return the number ``text[start:stop]``, and False if this is no finite number.
 
-    The value is the same as that of `read_number` bit for bit. No byte is looked at by itself in a number of up to 17
-    digits, so that 8 bytes after `stop` must be in the text.
+    The value is the same as that of `read_number` bit for bit. Numbers of up to 17 digits are
+    read as words of 8 bytes, so that the text must go on for 8 bytes after `stop`.
     """
     negative = text[start] == MINUS
     first = start + 1 if negative else start

@@ -65,7 +65,10 @@ class Parquet(TableFormat):
         return replace(options.decide(schema.names, sample, n_rows), kinds=_kinds(schema))
 
     def _find_partitions(self, sources: Sequence[Source]) -> tuple[tuple[str, str], ...]:
-        """Return the columns that names of folders give, if their values differ or the given columns have them."""
+        """Return the columns in the names of folders, such as ``day=3``, as pairs of name and kind.
+
+        A column with the same value in all sources is left out, unless it is one of `columns`.
+        """
         values = [_partition_values(source) for source in sources]
         distinct = {name: {each.get(name, "") for each in values} for name in values[0]}
         wanted = {name: texts for name, texts in distinct.items() if len(texts) > 1 or name in self.columns}

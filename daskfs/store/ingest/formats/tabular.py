@@ -158,7 +158,7 @@ class TableOptions(Format):
         return None if isinstance(self.label, str) else self.label
 
     def with_label_columns(self, columns: Sequence[str]) -> Self:
-        """Return the options with the labels as a list, if `label` is not one of the columns and has commas."""
+        """Return the options with `label` split at its commas, unless a column has this name."""
         label = self.label
         if isinstance(label, str) and label not in columns and "," in label:
             label = tuple(name for name in label.split(",") if name)
@@ -519,11 +519,9 @@ def _kind_of_undated_texts(column: pa.Array, name: str, n_rows: float) -> str:
     """
     kind, otherwise = _kind_of_texts(column), f"--categorical or --ignore {name}"
     if kind == CATEGORICAL:
-        _refuse_decimal_commas(column, name, otherwise)
-        _refuse_amounts(column, name, otherwise)
+        is_code = _is_code(column, name, n_rows)
+        _refuse_numbers(column, name, otherwise, "" if is_code else f"--numeric {name} to read them as numbers")
         _refuse_stray_texts(column, name)
-        if not _is_code(column, name, n_rows):
-            _refuse_number_texts(column, name, f"--numeric {name} to read them as numbers, or {otherwise}")
     return kind
 
 
@@ -541,41 +539,35 @@ def _kind_of_texts(column: pa.Array) -> str:
     return TIME
 
 
-def _refuse_decimal_commas(column: pa.Array, name: str, otherwise: str) -> None:
-    """Raise OptionError if all texts of a column are numbers, some of them with a comma in place of the point."""
-    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
-    are_numbers = compute.all(compute.match_substring_regex(texts, _WITH_COMMA)).as_py()
-    if are_numbers and compute.any(compute.match_substring(texts, ",")).as_py():
-        commas = texts.filter(compute.match_substring(texts, ","))
-        what, remedy = "decimal commas", "write them with points"
-        if compute.all(compute.match_substring_regex(commas, _THREE_DIGITS)).as_py():
-            what, remedy = "commas", "write decimals with points, and thousands with nothing between them"
-        example = commas[0].as_py()
-        raise OptionError(
-            f"column {name} holds numbers with {what}, such as {example!r:.40}: {remedy}, or pass {otherwise}"
-        )
+def _refuse_numbers(column: pa.Array, name: str, otherwise: str, as_numbers: str = "") -> None:
+    """Raise OptionError if all texts of a column are numbers, which would become categories.
 
-
-def _refuse_amounts(column: pa.Array, name: str, otherwise: str) -> None:
-    """Raise OptionError if all texts are numbers with a percent or currency sign or separated thousands, and many."""
+    Numbers with decimal commas are always refused. Amounts, such as "12 %", "$5" or "1,234.50", and plain numbers, as
+    Parquet may hold them, may be categories if few of them are distinct. Plain numbers are refused only if the option
+    `as_numbers` reads them.
+    """
     compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
-    if not len(texts) or not compute.all(compute.match_substring_regex(texts, _AMOUNT)).as_py():
+
+    def are_all(values: pa.Array, pattern: str) -> bool:
+        return bool(compute.all(compute.match_substring_regex(values, pattern)).as_py())  # None without values
+
+    commas = texts.filter(compute.match_substring(texts, ","))
+    are_many = len(texts.unique()) >= _MANY_NUMBERS
+    if len(commas) and are_all(texts, _WITH_COMMA):
+        what, example, remedy = "decimal commas", commas[0], "write them with points, or pass"
+        if are_all(commas, _THREE_DIGITS):
+            what, remedy = "commas", "write decimals with points, and thousands with nothing between them, or pass"
+        what = f"numbers with {what}"
+    elif are_many and are_all(texts, _NUMBER):
+        what, example, remedy = "numbers as texts", texts[0], f"pass {as_numbers}, or"
+        if not as_numbers:
+            return
+    elif are_many and are_all(texts, _AMOUNT):
+        signed = texts.filter(compute.invert(compute.match_substring_regex(texts, _NUMBER)))
+        what, example, remedy = "numbers with signs or separators", signed[0], "write plain numbers, or pass"
+    else:
         return
-    signed = texts.filter(compute.invert(compute.match_substring_regex(texts, _NUMBER)))
-    if len(signed) and len(texts.unique()) >= _MANY_NUMBERS:
-        raise OptionError(
-            f"column {name} holds numbers with signs or separators, such as {signed[0].as_py()!r:.40}: write plain "
-            f"numbers, or pass {otherwise}"
-        )
-
-
-def _refuse_number_texts(column: pa.Array, name: str, otherwise: str) -> None:
-    """Raise OptionError if all texts of a column are numbers, as Parquet may hold them, and many."""
-    compute, texts = arrow("pyarrow.compute"), column.drop_null().cast(arrow().string())
-    if not len(texts) or not compute.all(compute.match_substring_regex(texts, _NUMBER)).as_py():
-        return
-    if len(texts.unique()) >= _MANY_NUMBERS:
-        raise OptionError(f"column {name} holds numbers as texts, such as {texts[0].as_py()!r:.40}: pass {otherwise}")
+    raise OptionError(f"column {name} holds {what}, such as {example.as_py()!r:.40}: {remedy} {otherwise}")
 
 
 def _is_code(column: pa.Array, name: str, n_rows: float) -> bool:
@@ -603,16 +595,14 @@ def _refuse_stray_texts(column: pa.Array, name: str) -> None:
 def _check_label(column: pa.Array, name: str, kind: str) -> None:
     """Raise OptionError if a column of labels holds dates, times, or numbers with decimal commas."""
     if kind == CATEGORICAL:
-        _refuse_decimal_commas(column, name, "--labels strings")
-        _refuse_amounts(column, name, "--labels strings")
-        _refuse_number_texts(column, name, "--labels numbers to read them as numbers, or --labels strings")
+        _refuse_numbers(column, name, "--labels strings", "--labels numbers to read them as numbers")
     if kind in (DATE, TIME) or _find_date_format(column, "") is not None:
         numbers = "make them numbers, such as days"
         raise OptionError(f"--label {name}: holds dates or times: {numbers}, or pass --labels strings")
 
 
 def _check_dates(column: pa.Array, name: str, date_format: str) -> None:
-    """Raise OptionError if a column that is declared to hold dates has a text that is none in its format."""
+    """Raise OptionError if a column that the user says holds dates has a text that is not a date in the format."""
     try:
         as_seconds(column, DATE, date_format)
     except arrow().ArrowInvalid as error:

@@ -101,12 +101,12 @@ class TableFormat(TableOptions):
     """A table format that reads rows, with a method `slices` that each subclass implements for its file format."""
 
     def read(self, part: SourcePart, rows: RowBuilder, window_bytes: int) -> None:
-        receiver = _SparseRows(self, rows)
+        receiver = _SparseReceiver(self, rows)
         for some in self.slices(part, window_bytes):
             deliver(some, receiver)
 
     def read_dense(self, part: SourcePart, rows: DenseBuilder, window_bytes: int) -> None:
-        receiver = _DenseRows(self, rows)
+        receiver = _DenseReceiver(self, rows)
         for some in self.slices(part, window_bytes):
             deliver(some, receiver)
 
@@ -125,7 +125,7 @@ class _Cells(NamedTuple):
     dropped: int = 0  # rows left out because of a gap
 
 
-class _DenseRows:
+class _DenseReceiver:
     """A receiver that adds table rows to a dense dataset."""
 
     def __init__(self, options: TableOptions, rows: DenseBuilder) -> None:
@@ -142,7 +142,7 @@ class _DenseRows:
         rows.report(self._rows.bad_lines, reason)
 
 
-class _SparseRows:
+class _SparseReceiver:
     """A receiver that adds table rows to a sparse dataset, with a name for every feature."""
 
     def __init__(self, options: TableOptions, rows: RowBuilder) -> None:

@@ -125,7 +125,7 @@ def read_structured_namespaces(text, at, out, names, structure):
 
 @inlined
 def _read_namespace(text, at, structure):
-    """Read a namespace after the bar at ``positions[at]`` to the start of ``full_name``, with a caret if it has a name.
+    """Copy the namespace after the bar at ``positions[at]``, and a caret if it is not empty, into ``full_name``.
 
     Return the number of the structural byte after the namespace, its scale, the length of its prefix, the bytes of the
     prefix after its last whole 64-bit word, and False if the namespace is not understood.
