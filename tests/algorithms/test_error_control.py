@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from reference import error_control as reference
 
 import daskfs
-from daskfs.algorithms.error_control import permutation, q_values
+from daskfs.algorithms.error_control import count_reported, permutation, q_values
 from daskfs.algorithms.substitution.columns import sweep_block, sweep_sets
 from daskfs.algorithms.substitution.error_control import (
     N_PERMUTED,
@@ -77,6 +78,35 @@ def test_q_values_are_those_of_plain_numpy_also_with_ties(seed):
     expected = expected_false(t, null)
     np.testing.assert_allclose(expected, reference.expected_false(t, null, N_PERMUTED))
     np.testing.assert_allclose(q_values(t, expected), reference.q_values(t, null, N_PERMUTED))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("max_fdr", "max_false"), [(0.3, None), (None, 1.2), (0.3, 1.2), (0.05, 0.2), (1 / 3, 0.7)])
+def test_limits_hold_together_for_the_features_reported(seed, max_fdr, max_false):
+    """Against a plain search of all cuts, in fractions; scores have ties, and shares are exactly at the limit."""
+    rng = np.random.default_rng(seed)
+    scores = np.sort(rng.integers(0, 25, 30))[::-1] / 2.0
+    tenths = [int(n) for n in 1 + np.searchsorted(np.sort(-rng.integers(0, 9, 40) / 2.0), -scores, side="right")]
+    fits = []
+    for n in range(31):
+        whole = n in (0, 30) or scores[n - 1] > scores[n]
+        share = Fraction(tenths[n - 1], 10 * n) if n else 0
+        within = n == 0 or (
+            (max_fdr is None or share <= Fraction(max_fdr).limit_denominator(100))
+            and (max_false is None or Fraction(tenths[n - 1], 10) <= Fraction(max_false).limit_denominator(100))
+        )
+        if whole and within:
+            fits.append(n)
+    assert count_reported(scores, np.array(tenths) / 10, max_fdr, max_false) == max(fits)
+
+
+def test_a_limit_of_false_features_does_not_raise_the_false_discovery_rate():
+    """All 20 features are below 0.05 together; of the two that `max_false` leaves, a tenth would be false."""
+    scores, expected = np.arange(20.0, 0, -1), np.array([0.1, 0.2, *[0.3] * 18])
+    assert count_reported(scores, expected, 0.05, None) == 20
+    assert count_reported(scores, expected, None, 0.2) == 2
+    assert count_reported(scores, expected, 0.05, 0.2) == 0
+    assert q_values(np.ones(9), np.full(9, 2.7)).max() <= 0.3
 
 
 def test_logistic_t_values_are_the_rise_of_the_loss_to_second_order():

@@ -275,10 +275,11 @@ def expected_false(halves: HalvesState) -> Floats:
 def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
     """Return how many of `halves.features` are reported, and how many of these are expected to be false."""
     expected = expected_false(halves)
-    q = q_values(halves.times.astype(np.float64), expected)
+    times = halves.times.astype(np.float64)
+    q = q_values(times, expected)
     return ErrorControl(
         n_searched=len(q),
-        n_reported=count_reported(q, expected, params.max_fdr, params.max_false),
+        n_reported=count_reported(times, expected, params.max_fdr, params.max_false),
         max_fdr=params.max_fdr,
         max_false=params.max_false,
         p_value_nothing=None,

@@ -181,7 +181,7 @@ class PermutedMethod(BlockMethod):
         slots, t, best = selected.fixed + order, t[order], [values.max(initial=0.0) for values in null_t]
         expected = expected_false(t, np.concatenate(null_t))
         q = q_values(t, expected)
-        n_reported = count_reported(q, expected, self.params.max_fdr, self.params.max_false)
+        n_reported = count_reported(t, expected, self.params.max_fdr, self.params.max_false)
         control = ErrorControl(
             n_searched=len(t),
             n_reported=n_reported,
