@@ -484,7 +484,7 @@ def test_how_many_are_false_with_rows_that_belong_together():
     flags = ("-k", "10", "--label", "outcome", "--algorithm", "mission", "--error-control", "halves")
     flags += ("--groups", "donor")
     sparse = run("visits.csv", *flags)
-    assert "of 10 features" in sparse.output
+    assert "error control: all 10 features, as no limit was given; " in sparse.output
     assert not [name for name in names("visits-selected") if name.startswith("donor")]
     refused = run("visits.csv", *flags, "--set", "stability.pairs=2", code=2)
     assert "stability.pairs: Mission halves groups of rows by --error-control halves alone" in refused.output

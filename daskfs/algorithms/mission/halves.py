@@ -157,9 +157,6 @@ def check_halves(params: Mission, meta: Meta) -> None:
         "interactions have not been studied: leave them out": params.interactions is not None,
         "fading has not been studied: leave it out": params.fading > 0,
         "rows with weights cannot change places: write the data without weights": meta.weighted,
-        "workers of a cluster cannot share groups given for rows: make them a column of the data and pass its name": (
-            meta.n_shards > 1 and len(meta.row_groups()) > 0
-        ),
     }
     for reason, applies in reasons.items():
         if applies:
@@ -285,6 +282,7 @@ def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
         p_value_nothing=None,
         expected_false=tuple(expected.tolist()),
         q_values=tuple(q.tolist()),
+        n_permuted=1,
     )
 
 

@@ -88,7 +88,8 @@ class PermutedMethod(BlockMethod):
 
     @property
     def sharing(self) -> Sharing:
-        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=super().sharing.min_merges_per_pass)
+        merges = super().sharing.min_merges_per_pass
+        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=merges, has_fixed_shards=True)
 
     def update(self, state: BlockState, any_block: Block) -> PermutedState:
         assert isinstance(state, PermutedState)
@@ -190,6 +191,7 @@ class PermutedMethod(BlockMethod):
             p_value_nothing=(1 + sum(value >= t[0] for value in best)) / (N_PERMUTED + 1) if len(t) else 1.0,
             expected_false=tuple(expected.tolist()),
             q_values=tuple(q.tolist()),
+            n_permuted=N_PERMUTED,
         )
         reported = replace(state, sets=[_only(selected, slots[:n_reported])])
         model = super().result(reported)
