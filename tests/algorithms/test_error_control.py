@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from reference import error_control as reference
 
 import daskfs
@@ -471,6 +472,26 @@ def test_memory_is_promised_and_kept(loss):
     dataset = InMemory(X, *encode_target(X[:, 5] > rng.normal(size=4000), None), axis="columns")
     algorithm = control(60, loss=loss).resolve(dataset.meta)
     [block] = dataset.blocks(axis="columns")
+    algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
+    tracemalloc.start()
+    state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))
+    algorithm.result(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
+
+
+@pytest.mark.slow_but_first
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("p", [2_000, 60_000])
+def test_memory_of_sparse_columns_is_promised_and_kept(loss, p):
+    """A block of sparse columns may have very many of them, which are swept a part at a time."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((3000, p), density=120_000 / 3000 / p, format="csc", rng=rng, dtype=np.float32)
+    dataset = InMemory(X, *encode_target(rng.random(3000) < 0.5, None), axis="columns")
+    algorithm = control(30, loss=loss).resolve(dataset.meta)
+    block = next(iter(dataset.blocks(axis="columns")))
+    assert len(block.ids) >= min(p, 20_000)
     algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
     tracemalloc.start()
     state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))

@@ -6,7 +6,7 @@ curvature of every column, and only the few columns that may enter a selected se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,6 +138,19 @@ def dense_column(block: AnyColumns, number: int) -> Floats:
     column = np.zeros(len(block.y))
     column[block.rows[entries]] = block.values[entries]
     return column
+
+
+def windows_of(block: AnyColumns, most: int) -> Iterator[AnyColumns]:
+    """Yield the columns of a block: a dense block as it is, of a sparse one at most `most` columns at a time.
+
+    A sparse block may have very many columns, of which each takes more memory while it is scored than it has entries.
+    """
+    if isinstance(block, ColumnBlock):
+        yield block
+        return
+    for start in range(0, len(block.ids), most):  # the entries of all columns stay where they are
+        indptr = block.indptr[start : start + most + 1]
+        yield replace(block, ids=block.ids[start : start + most], indptr=indptr)
 
 
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:

@@ -20,7 +20,7 @@ from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.block import SMALL_RIDGE, BlockMethod, BlockState
-from daskfs.algorithms.substitution.columns import AnyColumns, columns_of, dense_column, sweep_sets
+from daskfs.algorithms.substitution.columns import AnyColumns, columns_of, dense_column, sweep_sets, windows_of
 from daskfs.algorithms.substitution.error_control import (
     N_PERMUTED,
     check_groups,
@@ -46,6 +46,7 @@ are large beside the noise (with 4,000 rows and λ = 0.1, half of the features r
 0.1). Without a ridge, logistic weights grow where columns tell classes apart, and no effect stands out.
 """
 _MANY_ROWS = 4096  # with more a smaller ridge is enough for the squared loss
+_MOST_COLUMNS = 8192  # of a sparse block that are swept at once
 _NO_IDS = np.empty(0, np.uint64)
 _FEW_ROWS = 7  # for each feature searched, below which many true features do not stand out
 
@@ -99,8 +100,12 @@ class PermutedMethod(BlockMethod):
             return state
         self._take_target(state, block)
         self._begin_shard(state)
-        if not len(block.ids):
-            return state
+        for part in windows_of(block, _MOST_COLUMNS) if len(block.ids) else ():
+            self._update_sets(state, part)
+        return state
+
+    def _update_sets(self, state: PermutedState, block: AnyColumns) -> None:
+        """Let columns enter all sets, whose gradients one sweep computes."""
         sweeps = sweep_sets(block, state.residuals, state.curvatures, self.params.intercept)
         are_groups = np.isin(block.ids.astype(np.int64), state.group_ids)
         for sweep in sweeps if are_groups.any() else ():
@@ -115,7 +120,6 @@ class PermutedMethod(BlockMethod):
                 state.nulls_changed |= n_entered > 0
             else:
                 state.changes += n_entered
-        return state
 
     def visit_first(self, state: BlockState) -> NDArray[np.uint64]:
         assert isinstance(state, PermutedState)
@@ -216,8 +220,13 @@ class PermutedMethod(BlockMethod):
         n, n_sets = meta.n_samples, N_PERMUTED + 1
         nulls = N_PERMUTED * set_nbytes(n, self.n_select, meta.itemsize)
         rows = n_sets * n * meta.itemsize * (1 if self.params.loss == "squared" else 2)
-        widest = meta.block_nbytes // (n * meta.itemsize)
-        sweeps = n_sets * widest * 8 * (12 if self.params.loss == "squared" else 16)
+        if meta.kind == "dense":
+            widest = meta.block_nbytes // (n * meta.itemsize)
+        else:
+            widest = min(meta.n_features, _MOST_COLUMNS)
+            rows *= 2  # by rows, for sparse columns
+        numbers = {"dense": (12, 16), "sparse": (7, 12)}[meta.kind][self.params.loss != "squared"]  # of a column
+        sweeps = n_sets * widest * 8 * numbers
         copies = set_nbytes(n, self.n_select, meta.itemsize) + 40 * n  # of the features reported, and permuted rows
         return super().nbytes(meta) + nulls + rows + sweeps + copies
 
