@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 Kind = Literal["dense", "sparse"]
 Axis = Literal["columns", "rows"]
 Label = float | str
+_USUAL_FDR = 0.1  # up to which q-values are counted where no limit was given
 State = Any
 """The state of an algorithm: a dataclass whose fields are arrays, numbers, strings, None, other such dataclasses, named
 tuples of arrays, or lists of these types. `copy_state`, `flatten` and `restore` work on any such dataclass."""
@@ -200,6 +201,8 @@ class ErrorControl:
     """How many features are expected to be false among the first 1, 2, … of those searched."""
     q_values: tuple[float, ...]
     """The q-values of all features searched, in the same order."""
+    n_permuted: int = 10
+    """The number of permuted targets."""
 
     def record(self) -> dict[str, Any]:
         """Return all fields for JSON."""
@@ -214,9 +217,10 @@ class ErrorControl:
         True
         """
         values: dict[str, Any] = {entry.name: record.get(entry.name) for entry in fields(cls)}
+        values["n_permuted"] = record.get("n_permuted", 10)
         columns = {name: values.pop(name) for name in ("expected_false", "q_values")}
         limits = [values[name] for name in ("max_fdr", "max_false", "p_value_nothing") if values[name] is not None]
-        counts = [values["n_searched"], values["n_reported"]]
+        counts = [values[name] for name in ("n_searched", "n_reported", "n_permuted")]
         numbers = [*limits, *counts]
         for column in columns.values():
             if not isinstance(column, list | tuple) or len(column) != counts[0]:
@@ -224,23 +228,31 @@ class ErrorControl:
             numbers += column
         if not all(type(number) in (int, float) and 0 <= number < math.inf for number in numbers):
             raise ValueError("error control has something else than numbers from 0")
-        if not type(counts[0]) is type(counts[1]) is int or counts[1] > counts[0]:
+        if any(type(count) is not int for count in counts) or counts[1] > counts[0]:
             raise ValueError("error control has other numbers of features than whole ones")
         values |= {name: tuple(column) for name, column in columns.items()}
         return cls(**values)
 
     @property
     def sentence(self) -> str:
-        """How many features are reported and how many of them are expected to be false, in words."""
-        n = self.n_reported
+        """How many features are reported and how many of them are expected to be false at most, in words.
+
+        >>> ErrorControl(3, 2, 0.1, None, None, (0.1, 0.2, 1.0), (0.1, 0.1, 0.3)).sentence
+        '2 of 3 features at a false discovery rate of 0.1; at most about 0.2 expected to be false'
+        """
+        n, p_value = self.n_reported, self.p_value_nothing
         at = f" at a false discovery rate of {self.max_fdr:g}" if self.max_fdr is not None else ""
         at += f" with at most {self.max_false:g} expected to be false" if self.max_false is not None else ""
-        p_value = self.p_value_nothing
         nothing = "" if p_value is None else f'; the p-value of "there is nothing here" is {p_value:.2g}'
+        if p_value is not None and p_value * (self.n_permuted + 1) < 1.5:  # a rank of 1
+            nothing += f", the least that {self.n_permuted} permutations can show"
         if not n:
             return f"none of {self.n_searched:,} features{at}{nothing}"
+        if not at:  # far below a cut the expected number is too large, since it counts as if nothing were true
+            n_good = sum(q <= _USUAL_FDR for q in self.q_values)
+            return f"all {n:,} features, as no limit was given; {n_good:,} have a q-value up to {_USUAL_FDR:g}{nothing}"
         expected = min(self.expected_false[n - 1], n)
-        return f"{n:,} of {self.n_searched:,} features{at}; about {expected:.2g} expected to be false{nothing}"
+        return f"{n:,} of {self.n_searched:,} features{at}; at most about {expected:.2g} expected to be false{nothing}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -327,6 +339,9 @@ class Sharing:
     """How often shards must merge in a pass: 1 where merging only adds up, more where shards learn from each other."""
     min_bytes_per_merge: int = 0
     """Bytes of blocks that a shard must read between two merges to be worth a merge; small datasets get few shards."""
+    has_fixed_shards: bool = False
+    """Whether the number of shards follows from the size of the data alone, also without a cluster, so that the result
+    does not depend on the number of workers. A worker may get several shards, and more workers than shards wait."""
     driver_only: frozenset[str] = frozenset()
     """Names of state fields that only `end_pass` and `result` use; on workers and in `merge` these fields are None."""
     needs_fresh_views: bool = False

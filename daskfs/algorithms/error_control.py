@@ -13,6 +13,7 @@ from daskfs.algorithms.losses import Floats
 from daskfs.errors import OptionError, check_positive
 
 _LARGEST_GROUP = 2**24  # float32 does not tell larger numbers apart
+_DIGITS, _ROUNDING = 12, 1e-9  # of shares, and of limits that are compared with them
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
 
 
@@ -47,20 +48,34 @@ def q_values(scores: Floats, expected: Floats) -> Floats:
     >>> q_values(np.array([9.0, 5.0, 4.0]), np.array([0.1, 0.1, 1.5])).tolist()
     [0.05, 0.05, 0.5]
     """
-    n_at_least = np.searchsorted(-scores, -scores, side="right")  # features of the same score are reported together
-    shares = np.minimum(expected / n_at_least, 1.0)
-    q: Floats = np.minimum.accumulate(shares[::-1])[::-1]
+    q: Floats = np.minimum.accumulate(_false_shares(scores, expected)[::-1])[::-1]
     return q
 
 
-def count_reported(q: Floats, expected: Floats, max_fdr: float | None, max_false: float | None) -> int:
-    """Return how many features are reported, given the numbers of features in descending order of scores."""
-    fits = np.ones(len(q), bool)
+def count_reported(scores: Floats, expected: Floats, max_fdr: float | None, max_false: float | None) -> int:
+    """Return the largest number of first features that satisfies both limits, given features in descending order.
+
+    Both limits are for the features reported together. With `max_false`, q-values do not tell the false discovery rate
+    of these, since they may be those of more features.
+
+    >>> count_reported(np.array([9.0, 5.0, 4.0]), np.array([0.1, 0.2, 0.2]), 0.07, None)
+    3
+    >>> count_reported(np.array([9.0, 5.0, 4.0]), np.array([0.1, 0.2, 0.2]), 0.07, 0.1)
+    0
+    """
+    fits = np.ones(len(scores), bool)
     if max_fdr is not None:
-        fits &= q <= max_fdr
+        fits &= _false_shares(scores, expected) <= max_fdr * (1 + _ROUNDING)
     if max_false is not None:
-        fits &= expected <= max_false
-    return int(fits.sum())  # both rise with the rank
+        fits &= expected <= max_false * (1 + _ROUNDING)
+    return int(np.flatnonzero(fits).max(initial=-1)) + 1
+
+
+def _false_shares(scores: Floats, expected: Floats) -> Floats:
+    """Return the share of features that are expected to be false, among each feature and those of scores as large."""
+    n_at_least = np.searchsorted(-scores, -scores, side="right")  # features of the same score are reported together
+    shares: Floats = np.minimum(np.round(expected / n_at_least, _DIGITS), 1.0)  # 2.7 / 9 is above 0.3
+    return shares
 
 
 def check_limits(

@@ -14,7 +14,9 @@ from daskfs.job.data import JobListener
 from daskfs.job.execute import execute
 from daskfs.job.runner import STEPS, JobStep
 from daskfs.observe.progress import count_progress, ingest_progress, pass_progress
+from daskfs.observe.tables import error_lines
 from daskfs.observe.terminal import messages, printable, warnings_as_notes
+from daskfs.selection.selection import load_selection
 
 
 @click.command()
@@ -41,6 +43,8 @@ def run(job: str, until: JobStep, changes: tuple[str, ...], scheduler: str | Non
         click.echo(json.dumps(outcome.record(), indent=1, allow_nan=False))
     elif outcome.run is not None:
         click.echo(f"{printable(outcome.job.name)}: {public_url(outcome.run.url)}")
+        for line in error_lines(load_selection(outcome.run.url, outcome.run.options)):
+            click.echo(line)
 
 
 def print_line(line: str) -> None:

@@ -150,16 +150,19 @@ class MemoryPlan:
     """The largest number of copies of the state that a process holds at once."""
 
     @classmethod
-    def of(cls, algorithm: Algorithm, meta: Meta, n_shards: int | None = None, ahead: int = AHEAD) -> MemoryPlan:
-        """Return the memory plan of a selection in this process, or on a cluster with a number of shards.
+    def of(
+        cls, algorithm: Algorithm, meta: Meta, n_shards: int = 1, ahead: int = AHEAD, n_workers: int | None = None
+    ) -> MemoryPlan:
+        """Return the memory plan of a selection in this process, or on a cluster with `n_workers` workers.
 
         While one block is processed, `ahead` further blocks are held in memory; remote storage needs a larger `ahead`.
         """
         algorithm, blocks = algorithm.resolve(meta), (ahead + 1) * meta.block_nbytes
-        if n_shards is None:
-            return cls(algorithm.nbytes(meta), blocks)
-        # The state a pass began with, one that is not fetched yet, those of the other shards, and the one at work.
-        return cls(algorithm.nbytes(meta) - algorithm.driver_nbytes(meta), blocks, 2 + min(n_shards, FAN_IN))
+        if n_workers is None:  # the state that a round began with, those of the shards, and the merged one
+            return cls(algorithm.nbytes(meta), blocks, 1 if n_shards == 1 else 2 + n_shards)
+        # The state that a pass began with, those of the round before, and of this round those of the worker's shards.
+        states = 1 + min(n_shards, FAN_IN) + -(-n_shards // max(1, n_workers))
+        return cls(algorithm.nbytes(meta) - algorithm.driver_nbytes(meta), blocks, states)
 
     @property
     def total(self) -> int:

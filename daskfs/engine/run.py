@@ -143,7 +143,8 @@ def _select(
         params, algorithm = algorithm, algorithm.resolve(meta)
         check_targets(algorithm, dataset)
         schedule = schedule_for(algorithm, client, synchronous)
-        n_shards = n_shards_for(dataset, algorithm, client, synchronous)
+        # Each of several shards of MISSION would permute the targets of groups that no column names in its own way.
+        n_shards = 1 if groups is not None else n_shards_for(dataset, algorithm, client, synchronous)
         plan, checked = check_memory(dataset, algorithm, client, n_shards)
     except OptionError as refusal:
         if send is not None:
@@ -254,7 +255,8 @@ def check_targets(algorithm: Algorithm, dataset: Dataset, others: str = "") -> N
 
 def memory_plan(dataset: Dataset, algorithm: Algorithm) -> MemoryPlan:
     """Return the memory that a selection in this process needs, computed before any block is read."""
-    return MemoryPlan.of(algorithm, dataset.meta, ahead=dataset.ahead)
+    n_shards = n_shards_for(dataset, algorithm, None, synchronous=False)
+    return MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
 
 
 def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool) -> Schedule:
@@ -268,13 +270,15 @@ def schedule_for(algorithm: Algorithm, client: Client | None, synchronous: bool)
 def n_shards_for(dataset: Dataset, algorithm: Algorithm, client: Client | None, synchronous: bool) -> int:
     """Return the number of shards of a pass: one for every worker under the synchronous schedule, otherwise 1.
 
-    A small dataset gets fewer shards than workers, since merging the states would take longer than the blocks.
+    A small dataset gets fewer shards than workers, since merging the states would take longer than the blocks. An
+    algorithm with fixed shards has the same number of them with and without a cluster.
     """
     algorithm = algorithm.resolve(dataset.meta)
-    if client is None or schedule_for(algorithm, client, synchronous) != Schedule.SYNCHRONOUS:
+    is_shared = client is not None and schedule_for(algorithm, client, synchronous) == Schedule.SYNCHRONOUS
+    if not is_shared and not algorithm.sharing.has_fixed_shards:
         return 1
-    sizes = dataset.block_sizes(algorithm.axis)
-    return most_shards(expected_workers(client), len(sizes), int(sizes.sum()), algorithm.sharing)
+    sizes, workers = dataset.block_sizes(algorithm.axis), expected_workers(client) if client is not None else 1
+    return most_shards(workers, len(sizes), int(sizes.sum()), algorithm.sharing)
 
 
 def check_memory(
@@ -286,11 +290,11 @@ def check_memory(
     """
     available = available_memory()
     if client is None:
-        plan = memory_plan(dataset, algorithm)
+        plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
         plan.check(available, "this machine")
         return plan, frozenset()
     MemoryPlan(algorithm.driver_nbytes(dataset.meta), blocks=0).check(available, "this machine")
-    plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead)
+    plan = MemoryPlan.of(algorithm, dataset.meta, n_shards, dataset.ahead, expected_workers(client))
     workers = workers_of(client)
     for address, worker in sorted(workers.items()):
         plan.check_worker(address, worker["memory_limit"], worker["metrics"]["memory"], worker["nthreads"])

@@ -28,6 +28,8 @@ Mergeable = TypeVar("Mergeable")
 FAN_IN = 4  # states that one task merges: its memory and its network traffic grow with them
 GROUP_BYTES = 256 << 20  # of a synchronous task at most: some tenths of a second of reading or of a kernel
 _ROUND_BYTES_PER_SHARD = 16 << 20  # or this for each shard: after a round all wait while Dask serves each, for 3 ms
+FIXED_SHARD_BYTES = 1 << 30  # of a pass, for each shard if their number follows from the data
+MOST_FIXED_SHARDS = FAN_IN  # which one process may have to hold and merge
 ASYNCHRONOUS_GROUP_BYTES = 1 << 30  # of an asynchronous task at most: some tenths of a second of reading
 _LAST_GROUP_BYTES = 64 << 20  # towards the end of a pass: a group costs a hundredth of a second beside its blocks
 _GROUPS_PER_WORKER = 6  # of a pass, at least: a lost centre or worker costs the groups that were running
@@ -61,13 +63,19 @@ def rounds_of(sizes: NDArray[np.int64], n_shards: int, merges: int = 1, position
 
 
 def most_shards(workers: int, n_blocks: int, nbytes: int, sharing: Sharing) -> int:
-    """Return how many of the `workers` share a pass: only some of them if the data are small.
+    """Return the number of shards of a pass: one for each of the `workers`, and fewer if the data are small.
+
+    If the algorithm has fixed shards, their number does not depend on the number of workers.
 
     >>> from daskfs.engine.shards import most_shards
     >>> from daskfs.protocol import Sharing
     >>> most_shards(16, 100, 10**9, Sharing(min_merges_per_pass=10, min_bytes_per_merge=10**7))
     10
+    >>> [most_shards(workers, 100, 3 * 2**30, Sharing(has_fixed_shards=True)) for workers in (1, 2, 16)]
+    [3, 3, 3]
     """
+    if sharing.has_fixed_shards:
+        return max(1, min(MOST_FIXED_SHARDS, n_blocks, nbytes // FIXED_SHARD_BYTES))
     least = sharing.min_merges_per_pass * sharing.min_bytes_per_merge
     return max(1, min(workers, n_blocks, nbytes // least if least else workers))
 

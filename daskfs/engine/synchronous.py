@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from daskfs.engine.checkpoint import Snapshot
 from daskfs.engine.cluster.waiting import Value, await_result, call, call_briefly, wait_for, with_retries
-from daskfs.engine.cluster.worker_pool import require_worker
+from daskfs.engine.cluster.worker_pool import expected_workers, require_worker
 from daskfs.engine.events.messages import TOP, Spent
 from daskfs.engine.events.send import TaskReports, measure_task
 from daskfs.engine.memory import MemoryPlan
@@ -92,7 +92,7 @@ class SynchronousRunner(PassRunner):
 
     def __init__(self, client: Client, run: SelectionRun) -> None:
         super().__init__(run)
-        self._client, self._reports = client, TaskReports(client)
+        self._client, self._reports, self._n_workers = client, TaskReports(client), expected_workers(client)
         self._context = _TaskContext(run.algorithm, run.dataset, self._reports.run, run.listener.run)
         self._preview: Future[Any] | None = None  # of a state, not yet received
 
@@ -148,7 +148,7 @@ class SynchronousRunner(PassRunner):
         """Record the time and bytes of tasks in the run, added to those `before` the tasks, and return the sum."""
         spent = self._reports.total(ended)
         spent.add(before)
-        self._run.note_work(self._n_shards, spent)
+        self._run.note_work(min(self._n_shards, self._n_workers), spent)
         return spent
 
     def _submit_pass(self, rounds: Sequence[ShardBlocks], root: Future[Any]) -> deque[_Round]:
@@ -224,7 +224,9 @@ class SynchronousRunner(PassRunner):
         try:
             return with_retries(self._client, attempt)
         except KilledWorker as killed:
-            plan = MemoryPlan.of(self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead)
+            plan = MemoryPlan.of(
+                self._algorithm, self._dataset.meta, self._n_shards, self._dataset.ahead, self._n_workers
+            )
             raise WorkerError(
                 f"{self._dataset.url}: {killed.allowed_failures + 1} workers died of the same task; "
                 f"their logs say why, and if it was memory: each needs {plan}"

@@ -183,7 +183,7 @@ class Cost:
             bytes_read=read,
             bytes_written=copies * data,
             passes=passes,
-            memory=MemoryPlan.of(algorithm, sample.meta, ahead=ahead).promised,
+            memory=MemoryPlan.of(algorithm, sample.meta, work.shards(1), ahead).promised,
             tasks=passes * pass_chunks,
             gets=-(-source_bytes // (64 << 20)) + (max(0, copies - 1) + 1) * chunks + passes * pass_chunks,
             puts=copies * chunks,

@@ -25,6 +25,7 @@ from daskfs.algorithms.registry import classes_that
 from daskfs.engine.checkpoint import KEY, describe_algorithm
 from daskfs.engine.cluster.pool import available_cores, prepare_workers
 from daskfs.engine.cluster.waiting import call
+from daskfs.engine.cluster.worker_pool import expected_workers
 from daskfs.engine.memory import Footprint, MemoryPlan
 from daskfs.engine.passes import PassProgress
 from daskfs.engine.run import check_targets, memory_plan, n_shards_for, select
@@ -87,7 +88,7 @@ class Request:
         prepare_workers(client)
         algorithm = self.algorithm.resolve(self.dataset.meta)
         n_shards = n_shards_for(self.dataset, algorithm, client, self.synchronous)
-        return MemoryPlan.of(algorithm, self.dataset.meta, n_shards, self.dataset.ahead)
+        return MemoryPlan.of(algorithm, self.dataset.meta, n_shards, self.dataset.ahead, expected_workers(client))
 
     def is_begun(self) -> bool:
         """Return True if the folder holds an unfinished selection run."""

@@ -91,15 +91,15 @@ class Work:
 
     def pass_times(self, workers: float, gigabytes: float) -> PassTimes:
         """Return the times of one pass on `workers` workers, each of which reads `gigabytes` gigabytes per second."""
-        shards = self._shards(int(workers))
+        shards = min(max(1, int(workers)), self.shards(int(workers)))  # that run at the same time
         reading, computing = self.bytes / (gigabytes * 1e9), self.numbers * (self.nanoseconds or 0.0) / 1e9
         scheduling = self._scheduling(shards)
         if self.sharing.schedule == Schedule.ASYNCHRONOUS:
             scheduling = max(0.0, scheduling - max(reading, computing) / shards)
         return PassTimes(reading / shards, computing / shards, scheduling)
 
-    def _shards(self, workers: int) -> int:
-        """Return how many workers share a pass."""
+    def shards(self, workers: int) -> int:
+        """Return how many shards a pass has on a number of workers."""
         if self.sharing.schedule == Schedule.SERIAL:
             return 1
         return most_shards(max(1, workers), self.blocks, self.bytes, self.sharing)

@@ -106,7 +106,7 @@ class Problem:
 
 PROBLEMS = {
     "nothing there": Problem(true=0, seeds=200),
-    "nothing there, logistic": Problem(true=0, rows=1000, logistic=True, seeds=100),
+    "nothing there, logistic": Problem(true=0, rows=1000, logistic=True, seeds=200),
     "independent columns": Problem(),
     "neighbours 0.7": Problem(neighbours(0.7)),
     "neighbours 0.9": Problem(neighbours(0.9)),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tracemalloc
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from reference import error_control as reference
 
 import daskfs
-from daskfs.algorithms.error_control import permutation, q_values
+from daskfs.algorithms.error_control import count_reported, permutation, q_values
 from daskfs.algorithms.substitution.columns import sweep_block, sweep_sets
 from daskfs.algorithms.substitution.error_control import (
     N_PERMUTED,
@@ -18,8 +20,8 @@ from daskfs.algorithms.substitution.error_control import (
     permuted_rows,
     t_values,
 )
-from daskfs.errors import OptionError
-from daskfs.protocol import ColumnBlock, ErrorControl
+from daskfs.errors import ColumnError, OptionError
+from daskfs.protocol import ColumnBlock, ErrorControl, SparseColumnBlock
 from daskfs.sklearn import OnlineSubstitutionSelector
 from daskfs.store.in_memory import InMemory
 from daskfs.store.ingest.arrays import encode_target
@@ -79,6 +81,35 @@ def test_q_values_are_those_of_plain_numpy_also_with_ties(seed):
     np.testing.assert_allclose(q_values(t, expected), reference.q_values(t, null, N_PERMUTED))
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("max_fdr", "max_false"), [(0.3, None), (None, 1.2), (0.3, 1.2), (0.05, 0.2), (1 / 3, 0.7)])
+def test_limits_hold_together_for_the_features_reported(seed, max_fdr, max_false):
+    """Against a plain search of all cuts, in fractions; scores have ties, and shares are exactly at the limit."""
+    rng = np.random.default_rng(seed)
+    scores = np.sort(rng.integers(0, 25, 30))[::-1] / 2.0
+    tenths = [int(n) for n in 1 + np.searchsorted(np.sort(-rng.integers(0, 9, 40) / 2.0), -scores, side="right")]
+    fits = []
+    for n in range(31):
+        whole = n in (0, 30) or scores[n - 1] > scores[n]
+        share = Fraction(tenths[n - 1], 10 * n) if n else 0
+        within = n == 0 or (
+            (max_fdr is None or share <= Fraction(max_fdr).limit_denominator(100))
+            and (max_false is None or Fraction(tenths[n - 1], 10) <= Fraction(max_false).limit_denominator(100))
+        )
+        if whole and within:
+            fits.append(n)
+    assert count_reported(scores, np.array(tenths) / 10, max_fdr, max_false) == max(fits)
+
+
+def test_a_limit_of_false_features_does_not_raise_the_false_discovery_rate():
+    """All 20 features are below 0.05 together; of the two that `max_false` leaves, a tenth would be false."""
+    scores, expected = np.arange(20.0, 0, -1), np.array([0.1, 0.2, *[0.3] * 18])
+    assert count_reported(scores, expected, 0.05, None) == 20
+    assert count_reported(scores, expected, None, 0.2) == 2
+    assert count_reported(scores, expected, 0.05, 0.2) == 0
+    assert q_values(np.ones(9), np.full(9, 2.7)).max() <= 0.3
+
+
 def test_logistic_t_values_are_the_rise_of_the_loss_to_second_order():
     X, score = planted(n=500)
     state, algorithm = last_state(X, np.where(score > 0, "b", "a"), control(6))
@@ -105,17 +136,22 @@ def test_features_are_those_of_a_plain_selection():
     np.testing.assert_allclose(*by_id, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("classes", [False, True])
-def test_units_do_not_matter(classes):
+def test_units_do_not_matter(classes, dtype):
+    """Columns and a target times constants that are no powers of two, some of them negative."""
     X, y = planted(noise=3)
-    scale = 2.0 ** np.random.default_rng(1).integers(-9, 9, X.shape[1])
-    targets = [y, y, 1024 * y] if not classes else [y > 0] * 3
-    first, *others = [daskfs.select(data, control(20), y) for data, y in zip([X, X * scale, X], targets, strict=True)]
-    assert first.statistics["q_value"].min() < 0.1 < first.statistics["q_value"].max()
+    rng = np.random.default_rng(1)
+    scale = rng.choice([-1.0, 1.0], X.shape[1]) * 10.0 ** rng.uniform(-4, 4, X.shape[1])
+    targets = [y, y, -3.7e3 * y] if not classes else [y > 0] * 3
+    first, *others = [
+        daskfs.select(data.astype(dtype), control(20), y) for data, y in zip([X, X * scale, X], targets, strict=True)
+    ]
+    assert first.statistics["q_value"].min() <= 0.1 < first.statistics["q_value"].max()
     for other in others:
         assert other.features.tolist() == first.features.tolist()
         np.testing.assert_array_equal(other.statistics["q_value"], first.statistics["q_value"])
-        np.testing.assert_allclose(other.statistics["t_value"], first.statistics["t_value"], rtol=1e-9)
+        np.testing.assert_allclose(other.statistics["t_value"], first.statistics["t_value"], rtol=1e-3)
 
 
 def test_limits_report_fewer_and_fit_these_alone():
@@ -130,7 +166,25 @@ def test_limits_report_fewer_and_fit_these_alone():
     np.testing.assert_allclose(some.weights, least_squares, rtol=0.1)
     more = daskfs.select(X, control(20, max_false=5), y)
     assert len(some.features) < len(more.features) == (whole.statistics["expected_false"] <= 5).sum() < 20
-    assert " of 20 features with at most 5 expected to be false; about 4" in more.error_control.sentence
+    assert " of 20 features with at most 5 expected to be false; at most about 4" in more.error_control.sentence
+    n_good = (q <= 0.1).sum()
+    least = 'the p-value of "there is nothing here" is 0.091, the least that 10 permutations can show'
+    assert whole.error_control.sentence == (
+        f"all 20 features, as no limit was given; {n_good} have a q-value up to 0.1; {least}"
+    )
+
+
+def test_a_p_value_is_called_the_least_only_if_it_is():
+    numbers = (0.1, 1.0), (0.1, 0.5)
+    assert "the least" in ErrorControl(2, 1, 0.1, None, 1 / 11, *numbers).sentence
+    assert "the least" not in ErrorControl(2, 1, 0.1, None, 2 / 11, *numbers).sentence
+    assert "the least" not in ErrorControl(2, 1, 0.1, None, None, *numbers, n_permuted=1).sentence
+
+
+def test_a_record_without_the_number_of_permutations_has_ten():
+    record = ErrorControl(2, 1, 0.1, None, 0.1, (0.1, 1.0), (0.1, 0.5)).record()
+    del record["n_permuted"]
+    assert ErrorControl.from_record(record).n_permuted == 10
 
 
 @pytest.mark.parametrize("options", [{}, {"intercept": False}])
@@ -242,7 +296,15 @@ def test_limits_are_checked():
 
 
 @pytest.mark.parametrize(
-    "damage", [{"n_searched": 3}, {"n_reported": 9}, {"q_values": None}, {"q_values": [0.1, "a"]}, {"max_fdr": "x"}]
+    "damage",
+    [
+        {"n_searched": 3},
+        {"n_permuted": None},
+        {"n_reported": 9},
+        {"q_values": None},
+        {"q_values": [0.1, "a"]},
+        {"max_fdr": "x"},
+    ],
 )
 def test_a_damaged_record_is_refused(damage):
     record = ErrorControl(2, 1, 0.1, None, 0.1, (0.1, 1.0), (0.1, 0.5)).record()
@@ -419,6 +481,26 @@ def test_memory_is_promised_and_kept(loss):
     assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
 
 
+@pytest.mark.slow_but_first
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("p", [2_000, 60_000])
+def test_memory_of_sparse_columns_is_promised_and_kept(loss, p):
+    """A block of sparse columns may have very many of them, which are swept a part at a time."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((3000, p), density=120_000 / 3000 / p, format="csc", rng=rng, dtype=np.float32)
+    dataset = InMemory(X, *encode_target(rng.random(3000) < 0.5, None), axis="columns")
+    algorithm = control(30, loss=loss).resolve(dataset.meta)
+    block = next(iter(dataset.blocks(axis="columns")))
+    assert len(block.ids) >= min(p, 20_000)
+    algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
+    tracemalloc.start()
+    state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))
+    algorithm.result(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
+
+
 def test_all_sets_get_the_same_passes_and_no_second_look():
     X, y = planted(noise=0.01)
     dataset = InMemory(X, *encode_target(y, None), axis="columns")
@@ -432,6 +514,26 @@ def test_all_sets_get_the_same_passes_and_no_second_look():
     assert go_on
     state, go_on = algorithm.end_pass(state)  # the last pass, and nothing has changed
     assert not go_on
+
+
+@pytest.mark.parametrize("n_sets", [1, 3, 11])
+@pytest.mark.parametrize("n_entries", [0, 1, 5, 40])
+def test_one_sweep_over_sparse_columns_for_all_sets_is_a_sweep_for_each(n_entries, n_sets):
+    rng = np.random.default_rng(n_entries)
+    lengths = rng.integers(n_entries // 2, n_entries + 1, 7)
+    rows = np.concatenate([np.sort(rng.choice(300, length, replace=False)) for length in [*lengths, 2]])
+    indptr, values = np.concatenate([[0], np.cumsum([*lengths, 2])]), rng.normal(2, 1, len(rows)).astype(np.float32)
+    block = SparseColumnBlock(np.arange(8, dtype=np.uint64), indptr, rows.astype(np.uint32), values, np.zeros(300))
+    r, h = rng.normal(size=(n_sets, 300)).astype("f4"), rng.uniform(0.1, 1, (n_sets, 300)).astype("f4")
+    together = sweep_sets(block, r, h, centred=True)
+    assert len(together) == n_sets
+    for number, sweep in enumerate(together):
+        alone = sweep_block(block, r[number : number + 1], h[number], centred=True)
+        for name in ("mean", "norm", "g", "d"):
+            np.testing.assert_allclose(getattr(sweep, name), getattr(alone, name), rtol=1e-9, atol=1e-9)
+    values[-1] = np.nan
+    with pytest.raises(ColumnError, match="column 7: holds NaN or infinity"):
+        sweep_sets(block, r, h, centred=True)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

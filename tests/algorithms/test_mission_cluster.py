@@ -67,6 +67,23 @@ def test_two_processes_give_what_their_shards_give(dataset, two_workers, name, m
     assert shared.score(dataset) > alone.score(dataset) - 0.03
 
 
+@pytest.mark.slow_but_first
+@pytest.mark.parametrize("n_shards", [1, 2, 3])
+def test_q_values_do_not_depend_on_the_number_of_workers(dataset, two_workers, n_shards, monkeypatch):
+    """Any number of shards gives on two workers what a plain selection in this process gives."""
+    nbytes = int(dataset.block_sizes("rows").sum())
+    monkeypatch.setattr("daskfs.engine.shards.FIXED_SHARD_BYTES", nbytes // n_shards)
+    algorithm = CASES["error control"]
+    for client in (None, two_workers):
+        assert n_shards_for(dataset, algorithm, client, synchronous=False) == n_shards
+    here, shared = daskfs.select(dataset, algorithm), daskfs.select(dataset, algorithm, client=two_workers)
+    assert shared.features.tolist() == here.features.tolist()
+    assert shared.weights.tobytes() == here.weights.tobytes()
+    assert shared.error_control == here.error_control
+    for name, numbers in here.statistics.items():
+        assert shared.statistics[name].tobytes() == numbers.tobytes()
+
+
 def test_both_processes_take_part(dataset, two_workers, monkeypatch):
     monkeypatch.setattr(daskfs.Mission, "sharing", SHARING)
     before = two_workers.run(lambda dask_worker: dask_worker.state.executed_count)

@@ -79,8 +79,35 @@ def test_expected_numbers_are_those_of_the_definition():
     state.null_times = np.array([12, 2, 5, 1, 1, 3])
     said = halves.error_control_of(daskfs.Mission(6, error_control="halves", max_fdr=0.5), state)
     assert said.expected_false == (1, 1, 1, 2, 4, 7)
-    assert said.q_values == (1 / 3, 1 / 3, 1 / 3, 0.5, 0.8, 1)
+    assert said.q_values == pytest.approx((1 / 3, 1 / 3, 1 / 3, 0.5, 0.8, 1))
     assert said.n_reported == 4
+
+
+def by_feature(selection: daskfs.Selection) -> dict[int, tuple[float, float]]:
+    """How often every feature was chosen, and its q-value."""
+    numbers = selection.statistics["times_chosen"].tolist(), selection.statistics["q_value"].tolist()
+    return dict(zip(selection.features.tolist(), zip(*numbers, strict=True), strict=True))
+
+
+def test_units_change_no_q_value():
+    """Of the target, and of columns by positive constants, none of which is a power of two."""
+    X, y = words(6_000)
+    score = X[:, 100:120].sum(axis=1) + 0.3 * np.random.default_rng(1).normal(size=6_000)
+    first, *others = [by_feature(daskfs.select(X, control(), factor * score)) for factor in (1, 3, -370.0)]
+    assert min(q for _, q in first.values()) < 0.2
+    assert others == [first, first]
+    scale = 10.0 ** np.random.default_rng(2).uniform(-2, 2, P)
+    assert by_feature(daskfs.select(X * scale, control(), y)) == by_feature(daskfs.select(X, control(), y))
+
+
+def test_columns_with_another_sign_are_found_as_well():
+    """Their weights have another sign in the cells that features share, so that q-values are others."""
+    X, y = words()
+    turned = X * np.random.default_rng(1).choice([-3.0, 3.0], P)
+    selection = daskfs.select(turned, control(max_fdr=0.1), y)
+    true = (selection.features >= 100) & (selection.features < 100 + TRUE)
+    assert true.sum() >= 0.7 * TRUE
+    assert (~true).mean() <= 0.15
 
 
 def test_nothing_is_reported_where_nothing_is():

@@ -484,10 +484,22 @@ def test_how_many_are_false_with_rows_that_belong_together():
     flags = ("-k", "10", "--label", "outcome", "--algorithm", "mission", "--error-control", "halves")
     flags += ("--groups", "donor")
     sparse = run("visits.csv", *flags)
-    assert "of 10 features" in sparse.output
+    assert "error control: all 10 features, as no limit was given; " in sparse.output
     assert not [name for name in names("visits-selected") if name.startswith("donor")]
     refused = run("visits.csv", *flags, "--set", "stability.pairs=2", code=2)
     assert "stability.pairs: Mission halves groups of rows by --error-control halves alone" in refused.output
+
+
+def test_a_plan_says_what_halves_cost():
+    donors().to_csv("visits.csv", index=False)
+    flags = ("plan", "visits.csv", "-k", "10", "--label", "outcome", "--algorithm", "mission")
+    plain, halved = (CliRunner().invoke(main, [*flags, *more]) for more in ((), ("--error-control", "halves")))
+    cost = "error control learns every row 20 times more, and has 40 more sketches in memory"
+    assert (plain.exit_code, halved.exit_code) == (0, 0), halved.output
+    assert cost in halved.output
+    assert cost not in plain.output
+    started = run(*flags[1:], "--error-control", "halves").stderr
+    assert started.index(cost) < started.index("features in ")  # said before it starts
 
 
 def test_nothing_to_report_is_a_result_too():

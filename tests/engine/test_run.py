@@ -112,12 +112,30 @@ def test_memory_plan_in_words(tmp_path):
     plan = memory_plan(dataset, LargestColumns(3))
     assert (plan.state, plan.blocks, plan.total) == (320, 3 * 1440, 320 + 3 * 1440)
     assert str(plan) == "state 320 B + blocks 4.22 kiB + process 48.00 MiB = 48.00 MiB"
-    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, n_shards=2)).startswith("state 4 x 320 B + blocks")
+    assert str(MemoryPlan.of(LargestColumns(3), dataset.meta, n_shards=2, n_workers=2)).startswith(
+        "state 4 x 320 B + blocks"
+    )
 
 
-@pytest.mark.parametrize(("n_shards", "states"), [(1, 3), (2, 4), (4, 6), (5, 6), (100, 6)])
-def test_states_a_worker_holds(tmp_path, n_shards, states):
-    assert MemoryPlan.of(LargestColumns(3), small_dataset(tmp_path / "d").meta, n_shards).states == states
+@pytest.mark.parametrize(
+    ("n_shards", "n_workers", "states"),
+    [
+        (1, 1, 3),
+        (2, 2, 4),
+        (4, 4, 6),
+        (5, 5, 6),
+        (100, 100, 6),
+        (4, 1, 9),
+        (4, 3, 7),
+        (4, 9, 6),
+        (1, None, 1),
+        (4, None, 6),
+    ],
+)
+def test_states_a_process_holds(tmp_path, n_shards, n_workers, states):
+    """A worker may have several shards, and this process has all of them."""
+    meta = small_dataset(tmp_path / "d").meta
+    assert MemoryPlan.of(LargestColumns(3), meta, n_shards, n_workers=n_workers).states == states
 
 
 class Huge(Tangled):

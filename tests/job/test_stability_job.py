@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import daskfs
+from daskfs.cli import main
 from daskfs.job.execute import execute, lines
 
 JOB = """
@@ -56,6 +59,28 @@ def test_true_features_are_chosen_by_halves_and_counted(folder):
     page = (run / "report.html").read_text()
     assert f"By the bound of Shah and Samworth, {sentence.removeprefix('stability: ')}." in page
     assert not (run / "again").exists()
+
+
+def test_a_job_reports_what_limits_and_groups_allow(folder):
+    """Rows of a donor, which are alike, are permuted together, and `daskfs run` ends with the sentence."""
+    rng = np.random.default_rng(1)
+    donor = np.repeat(np.arange(60), 4)
+    X = (rng.normal(size=(60, 100))[donor] + 0.1 * rng.normal(size=(240, 100))).astype(np.float32)
+    X[:, 7] = donor
+    y = 4 * X[:, 0] - 4 * X[:, 1] + rng.normal(size=60)[donor]
+    daskfs.write_dataset("e.zarr", X, y, layout="columns")
+    limits = 'error_control = "permuted"\nmax_fdr = 0.2\nmax_false = 2\ngroups = "x7"'
+    Path("job.toml").write_text(
+        JOB.replace("ridge = 0.1", limits).replace("[stability]\npairs = 10\n", "").replace("d.zarr", "e.zarr")
+    )
+    done = CliRunner().invoke(main, ["run", "job.toml"], catch_exceptions=False)
+    control = daskfs.load_selection(done.stdout.splitlines()[0].partition(": ")[2]).error_control
+    assert done.stdout.splitlines()[1] == f"error control: {control.sentence}"
+    assert (control.n_searched, control.max_fdr, control.max_false) == (10, 0.2, 2)
+    algorithm = daskfs.OnlineSubstitution(10, error_control="permuted", max_fdr=0.2, max_false=2, groups="x7")
+    assert daskfs.select("e.zarr", algorithm).error_control == control
+    apart = daskfs.select("e.zarr", replace(algorithm, groups=None)).error_control
+    assert apart.n_reported > control.n_reported > 0
 
 
 @pytest.mark.parametrize("select", ['"univariate"\nk = 10', '"substitution"\nk = 9\nkeep = ["x5"]'])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import daskfs
 from daskfs.observe.report import write_report
@@ -37,6 +38,25 @@ def test_sentence_table_and_csv(tmp_path, selection, chromium):
     lines = list(csv.DictReader(io.StringIO(raw.decode(), newline="")))
     for name, numbers in selection.statistics.items():
         assert [float(line[name.replace("_", "-")]) for line in lines] == numbers.tolist()  # to the last bit
+
+
+def test_a_report_says_by_what_features_stand_out(tmp_path, selection):
+    """By their t-values, or how many halves chose them, which is not the order of MISSION's features."""
+    rng = np.random.default_rng(0)
+    X = sp.csr_array((rng.random((2_000, 300)) < 0.1).astype(np.float32))
+    sparse = daskfs.select(X, daskfs.Mission(20, width=2**8, error_control="halves"), X[:, :5].sum(axis=1) > 0)
+    pages = {}
+    for name, of in (("columns", selection), ("rows", sparse)):
+        of.save(tmp_path / name)
+        pages[name] = Path(write_report(tmp_path / name)).read_text()
+    by_t, by_halves = "features whose t-value is as large or larger", "features that as many halves of the rows chose"
+    assert by_t in pages["columns"]
+    assert "ran with 10 permuted targets" in pages["columns"]
+    assert by_halves not in pages["columns"]
+    assert by_halves in pages["rows"]
+    assert "Halves of the rows also chose features for a permuted target" in pages["rows"]
+    assert by_t not in pages["rows"]
+    assert not any("all above it" in page for page in pages.values())
 
 
 def test_nothing_to_report(tmp_path, chromium):

@@ -203,5 +203,5 @@ def test_expected_false_features_and_the_cut_are_where_their_numbers_say():
     np.testing.assert_allclose(in_units(svg, line), np.c_[1:6, control.expected_false], atol=0.05)
     [cut] = marks(svg, "reference")
     np.testing.assert_allclose(in_units(svg, cut)[:, 0], 2.5, atol=0.05)
-    assert "first 3: about 1.3 false, q-value 0.43" in svg
+    assert "first 3: at most about 1.3 false, q-value 0.43" in svg
     assert "2 are reported" in svg

@@ -89,7 +89,7 @@ from daskfs.algorithms.mission.rows import (
     unusable_value,
     windows,
 )
-from daskfs.algorithms.mission.scaling import Scaling
+from daskfs.algorithms.mission.scaling import Scaling, target_unit_of
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.algorithms.mission.state import (
     HISTORY,
@@ -268,7 +268,8 @@ class Mission(Algorithm):
         if self.groups is not None:  # of several shards, each would permute the targets of a group in its own way
             return Sharing()
         # Shards drift apart with fewer merges. 16 MB are some 40 ms of learning, four times what a merge takes.
-        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=10, min_bytes_per_merge=16 << 20)
+        has_fixed_shards = self.error_control is not None  # q-values are the same on any number of workers
+        return Sharing(Schedule.SYNCHRONOUS, 10, min_bytes_per_merge=16 << 20, has_fixed_shards=has_fixed_shards)
 
     def resolve(self, meta: Meta) -> Mission:
         is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
@@ -409,8 +410,8 @@ class Mission(Algorithm):
         rate = rate_of(self, state.calibration)
         if not np.isfinite(loss):
             raise OptionError(f"learning_rate={rate:g}: weights grew beyond all bounds; take a smaller one")
-        record = state.history[number]
-        record[:3] = loss / weight if weight else np.nan, rows, np.nan if stage == "count" else rate
+        record, square = state.history[number], state.target_unit**2  # of losses of scaled targets
+        record[:3] = loss / weight * square if weight else np.nan, rows, np.nan if stage == "count" else rate
         if state.counts is not None:
             state.idf, state.counts = idf_of(state.counts, rows), None
         state.memory.totals[:], state.totals_before[:], state.merged_shards = 0.0, 0.0, 1
@@ -421,7 +422,8 @@ class Mission(Algorithm):
         elif state.refit is not None and not is_last:
             state.refit.start_pass()
         elif state.refit is not None:
-            state.memory, *verdict = state.refit.choose_weights(state.memory, self._rule(state))
+            state.memory, held_back_loss, is_new = state.refit.choose_weights(state.memory, self._rule(state))
+            verdict = held_back_loss * square, is_new
             record[3:], state.slopes = verdict, state.refit.slopes(state.memory)
             record[0] = record[0] if weight else verdict[0]
         state.passes += 1
@@ -489,6 +491,8 @@ class Mission(Algorithm):
             order = np.random.default_rng([state.seed, state.passes]).permutation(count)
             first_rows = take_rows(first_rows, order)
         if state.calibration is None:
+            if self.method == "active" and self.row_loss == "squared" and not state.classes:
+                state.target_unit = target_unit_of(first_rows.y)
             if is_scaled(self):
                 learned = without_groups(state, first_rows)
                 state.scaling = Scaling.measure(learned, self.intercept and self.interactions is None)

@@ -157,9 +157,6 @@ def check_halves(params: Mission, meta: Meta) -> None:
         "interactions have not been studied: leave them out": params.interactions is not None,
         "fading has not been studied: leave it out": params.fading > 0,
         "rows with weights cannot change places: write the data without weights": meta.weighted,
-        "workers of a cluster cannot share groups given for rows: make them a column of the data and pass its name": (
-            meta.n_shards > 1 and len(meta.row_groups()) > 0
-        ),
     }
     for reason, applies in reasons.items():
         if applies:
@@ -275,15 +272,17 @@ def expected_false(halves: HalvesState) -> Floats:
 def error_control_of(params: Mission, halves: HalvesState) -> ErrorControl:
     """Return how many of `halves.features` are reported, and how many of these are expected to be false."""
     expected = expected_false(halves)
-    q = q_values(halves.times.astype(np.float64), expected)
+    times = halves.times.astype(np.float64)
+    q = q_values(times, expected)
     return ErrorControl(
         n_searched=len(q),
-        n_reported=count_reported(q, expected, params.max_fdr, params.max_false),
+        n_reported=count_reported(times, expected, params.max_fdr, params.max_false),
         max_fdr=params.max_fdr,
         max_false=params.max_false,
         p_value_nothing=None,
         expected_false=tuple(expected.tolist()),
         q_values=tuple(q.tolist()),
+        n_permuted=1,
     )
 
 

@@ -43,7 +43,7 @@ from daskfs.algorithms.mission.rows import (
     windows,
     without_features,
 )
-from daskfs.algorithms.mission.scaling import Scaling, in_units_of, scale_rows, units_of
+from daskfs.algorithms.mission.scaling import Scaling, in_target_unit, in_units_of, scale_rows, scale_target, units_of
 from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
 from daskfs.protocol import copy_state, put_fields, take_fields
@@ -132,7 +132,8 @@ def without_groups(state: MissionState, rows: SparseRows) -> SparseRows:
 
 
 def scaled_rows(state: MissionState, rows: SparseRows) -> SparseRows:
-    """Return the rows as they are learned: with scaled values and idf factors, without features that name groups."""
+    """Return the rows as they are learned: with scaled values and target, without features that name groups."""
+    rows = rows._replace(y=scale_target(rows.y, state.target_unit))
     return multiply_values(scale_rows(without_groups(state, rows), state.scaling), state.idf)
 
 
@@ -154,6 +155,7 @@ def learn_halves(
     rows = scaled_rows(state, rows)
     rows = rows._replace(outside=outside_of(rows))  # by ids without salts
     rule = rule_of(params, state.room, state.calibration, state.n_shards)
+    nulls = scale_target(nulls, state.target_unit)
     for memory, own in zip(halves.memories, learners(state.seed, rows, nulls, numbers, groups), strict=True):
         _learn_memory(params, memory, rule, own)
 
@@ -183,13 +185,15 @@ def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
 def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionState:
     """Return the merged state of several shards, which began with a common state and each learned some rows.
 
-    The calibrations of the shards are averaged, which leaves a common calibration as it is. The moments of features are
-    those of the shard with the first rows.
+    The calibrations of the shards are averaged, which leaves a common calibration as it is. The moments of features and
+    the unit of the target are those of the shard with the first rows.
     """
-    shards, memories = [state.merged_shards for state in states], [state.memory for state in states]
-    scaling = min(states, key=lambda state: state.buffer_start).scaling
+    first = min(states, key=lambda state: state.buffer_start)
+    scaling, shards = first.scaling, [state.merged_shards for state in states]
+    ratios = [state.target_unit / first.target_unit for state in states]
+    memories = [in_target_unit(state.memory, ratio) for state, ratio in zip(states, ratios, strict=True)]
     if scaling is not None and any(state.scaling is not scaling for state in states):
-        memories = [in_units_of(scaling, state.scaling, state.memory) for state in states]
+        memories = [in_units_of(scaling, state.scaling, memory) for state, memory in zip(states, memories, strict=True)]
     rest, _ = take_fields(states[0], frozenset({"memory", "halves"}))
     calibrations = [state.calibration for state in states if state.calibration is not None]
     means = [
@@ -202,7 +206,8 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
             "memory": _merge_memories(params, memories, shards, states[0].room),
             "calibration": Calibration(*means),
             "scaling": scaling,
-            "halves": _merge_halves(params, states, scaling, shards),
+            "target_unit": first.target_unit,
+            "halves": _merge_halves(params, states, scaling, shards, ratios),
             "merged_shards": sum(shards),
         },
     )
@@ -210,7 +215,11 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
 
 
 def _merge_halves(
-    params: Mission, states: Sequence[MissionState], scaling: Scaling | None, shards: Sequence[int]
+    params: Mission,
+    states: Sequence[MissionState],
+    scaling: Scaling | None,
+    shards: Sequence[int],
+    ratios: Sequence[float],
 ) -> HalvesState | None:
     """Return the merged learners of halves, with the pools of targets of all shards."""
     parts = [(state, state.halves) for state in states if state.halves is not None]
@@ -218,10 +227,13 @@ def _merge_halves(
         return None
     memories = []
     for number, salt in enumerate(salts(states[0].seed)):
-        of_shards = [halves.memories[number] for _, halves in parts]
+        of_shards = [
+            in_target_unit(halves.memories[number], ratio) for (_, halves), ratio in zip(parts, ratios, strict=True)
+        ]
         if scaling is not None:
             units = (
-                in_units_of(scaling, state.scaling, with_salt(halves.memories[number], salt)) for state, halves in parts
+                in_units_of(scaling, state.scaling, with_salt(memory, salt))
+                for (state, _), memory in zip(parts, of_shards, strict=True)
             )
             of_shards = [with_salt(memory, salt) for memory in units]
         memories.append(_merge_memories(params, of_shards, shards, states[0].room))

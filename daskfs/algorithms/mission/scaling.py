@@ -9,6 +9,9 @@ its features: that of the feature's slot, or else the absolute value of the firs
 
 The scaling of a feature does not depend on the values of other features. So a change of a feature's unit changes
 nothing.
+
+A real target is divided by its standard deviation in the first rows, since the steps get smaller with the sum of the
+squared residuals.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import scale_entries
-from daskfs.algorithms.mission.memory_kernels import NO_UNITS, UNIT, Memory, SparseRows
+from daskfs.algorithms.mission.memory_kernels import LOSS, NO_UNITS, SUM, UNIT, Memory, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, outside_of, read_only, slice_rows
 from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
 from daskfs.algorithms.mission.unit_kernels import measure_units
@@ -30,6 +33,7 @@ _SAME = 1e-9  # relative variance of |v| below which all values are the same
 _MAX_ID = 1 << 16  # up to which ids index arrays
 _LOOK = 1 << 15  # entries to look at where ids are larger and must be sorted, in at least _LOOK_ROWS rows
 _LOOK_ROWS = 64
+_STEPS = 2.0**24  # of a scaled target from 0 to 1
 _NO_MOMENTS = np.zeros(1, np.uint64), np.zeros(1), np.zeros(1)
 
 
@@ -94,6 +98,36 @@ def scale_rows(rows: SparseRows, scaling: Scaling | None) -> SparseRows:
         return scaled
     arrays = scale_entries(*rows[:3], scaling.keys, scaling.mean, scaling.unit, scaled.units)
     return read_only(*arrays, *scaled[4:])
+
+
+def target_unit_of(y: NDArray[np.float64]) -> float:
+    """Return the standard deviation of the targets of the first rows, or 1 if all of them are the same."""
+    return float(y.std()) or 1.0 if len(y) else 1.0
+
+
+def scale_target(y: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
+    """Return targets divided by a unit, rounded so that they are the same to the last bit for a target in another unit.
+
+    >>> scale_target(np.array([1.0, 4.0]), 2.0).tolist()
+    [0.5, 2.0]
+    """
+    scaled: NDArray[np.float64] = y if unit == 1 else np.rint(y * (_STEPS / unit)) / _STEPS
+    return scaled
+
+
+def in_target_unit(memory: Memory, ratio: float) -> Memory:
+    """Return what was learned from a target with one score, converted to a unit by which targets are `ratio` larger."""
+    if ratio == 1:
+        return memory
+    once, twice = np.float32(ratio), np.float32(ratio**2)
+    pace, totals = memory.pace.copy(), memory.totals.copy()
+    pace[..., SUM] *= twice
+    totals[LOSS] *= ratio**2
+    cells = memory.cells.reshape(-1, 2) * np.array([once, twice])
+    weights, bias = memory.weights * once, memory.bias * once
+    return memory._replace(
+        cells=cells.reshape(-1), weights=weights, pace=pace, bias=bias, bias_sum=memory.bias_sum * twice, totals=totals
+    )
 
 
 def units_of(ids: NDArray[np.uint64], rows: SparseRows) -> NDArray[np.float32]:

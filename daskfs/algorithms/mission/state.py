@@ -85,6 +85,8 @@ class MissionState:
     """(2, cells): idf factors of features, after the pass that counts."""
     scaling: Scaling | None = None
     """Moments of numeric features in the first rows; None before these rows are learned, and without scaling."""
+    target_unit: float = 1.0
+    """The standard deviation of a real target in the first rows, by which targets are divided."""
     name_spaces: NameSpaces | None = None
     """Tables of name spaces; None without interactions."""
     refit: RefitState | None = None
@@ -269,8 +271,8 @@ def result_of(state: MissionState, bias_value: float) -> Result:
     order = np.argsort(-importance, kind="stable")
     order = np.concatenate([order[~np.isin(features[order], state.keep)], np.searchsorted(features, _kept_in(state))])
     parents = parents_of(state.memory, features) if state.memory.parents.size else None
-    by_class *= units * factors_of(state.idf, features, parents)[:, None]
-    intercept = state.memory.bias.astype(np.float64) * bias_value
+    by_class *= units * factors_of(state.idf, features, parents)[:, None] * state.target_unit
+    intercept = state.memory.bias.astype(np.float64) * bias_value * state.target_unit
     if state.scaling is not None:
         _, mean, unit = state.scaling.moments_of(features)
         by_class *= unit[:, None]
@@ -299,7 +301,7 @@ def preview_of(state: MissionState, limit: int) -> Preview:
     Features to keep come last.
     """
     loss, weight, *_ = state.memory.totals + state.totals_before
-    objective = loss / weight if weight else np.nan
+    objective = loss / weight * state.target_unit**2 if weight else np.nan
     if state.passes and not weight:
         objective = state.history[state.passes - 1, 0]
     result = result_of(state, 0.0)

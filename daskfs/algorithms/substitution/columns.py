@@ -6,7 +6,7 @@ curvature of every column, and only the few columns that may enter a selected se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AnyColumns = ColumnBlock | SparseColumnBlock
 _CANCELLED = 1e-3  # if centring leaves a smaller share of Σz², too few digits of the sum are significant
+_LANES = 8  # numbers of 4 bytes that a processor handles at once
 _CONSTANT = 1e-12  # a column is constant if centring leaves a smaller share of Σx² in float64
 
 
@@ -139,6 +140,19 @@ def dense_column(block: AnyColumns, number: int) -> Floats:
     return column
 
 
+def windows_of(block: AnyColumns, most: int) -> Iterator[AnyColumns]:
+    """Yield the columns of a block: a dense block as it is, of a sparse one at most `most` columns at a time.
+
+    A sparse block may have very many columns, of which each takes more memory while it is scored than it has entries.
+    """
+    if isinstance(block, ColumnBlock):
+        yield block
+        return
+    for start in range(0, len(block.ids), most):  # the entries of all columns stay where they are
+        indptr = block.indptr[start : start + most + 1]
+        yield replace(block, ids=block.ids[start : start + most], indptr=indptr)
+
+
 def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> Sweep:
     """Return the moments of all columns of a block, given residuals `r` (scores, n) and the curvature `h` of every row.
 
@@ -161,32 +175,55 @@ def sweep_block(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bo
         shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
         if len(r) > 1:
             kernels.several_products_sparse(block.indptr, block.rows, block.values, np.ascontiguousarray(r.T), rz)
-        if not np.isfinite(sums).all():
-            bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
-            raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
+        _check_finite(block, sums)
     r_sum, h_sum = r.sum(axis=1, dtype=np.float64), float(row_curvature.sum(dtype=np.float64))
     return _moments(sums, rz, shift, scale, len(block.y), r_sum, h_sum, centred)
 
 
 def sweep_sets(block: AnyColumns, r: NDArray[Any], h: NDArray[Any], centred: bool) -> list[Sweep]:
-    """Return the moments of all columns of a block for several sets with one score each, read once if dense.
+    """Return the moments of all columns of a block for several sets with one score each, read once for all sets.
 
     The residuals `r` and the curvatures `h` have a row for each set; an empty `h` stands for 1 everywhere.
     """
     if not len(h):
         whole = sweep_block(block, r, h, centred)
         return [replace(whole, g=g[None]) for g in whole.g]
-    if isinstance(block, SparseColumnBlock):
-        return [sweep_block(block, r[number : number + 1], h[number], centred) for number in range(len(r))]
     sums = np.empty((len(r), len(block.ids), kernels.N_SUMS))
-    kernels.several_sweeps(block.X, r, h, sums)
+    if isinstance(block, SparseColumnBlock):
+        _sum_sparse_sets(block, r, h, sums)
+    else:
+        kernels.several_sweeps(block.X, r, h, sums)
     sweeps = []
     for residual, curvature, of_set in zip(r[:, None], h, sums, strict=True):
-        shift, rz = block.X[0].astype(np.float64), of_set[:, 2][None]
-        scale = _repeat_inexact_sums(block, residual, curvature, of_set, rz, shift, centred)
+        rz = of_set[:, 2][None]
+        if isinstance(block, SparseColumnBlock):
+            shift, scale = np.zeros(len(block.ids)), np.ones(len(block.ids))
+        else:
+            shift = block.X[0].astype(np.float64)
+            scale = _repeat_inexact_sums(block, residual, curvature, of_set, rz, shift, centred)
         r_sum, h_sum = residual.sum(axis=1, dtype=np.float64), float(curvature.sum(dtype=np.float64))
         sweeps.append(_moments(of_set, rz, shift, scale, len(block.y), r_sum, h_sum, centred))
     return sweeps
+
+
+def _sum_sparse_sets(block: SparseColumnBlock, r: NDArray[Any], h: NDArray[Any], sums: Floats) -> None:
+    """Compute the sums of `kernels.sweep`, without a shift, of sparse columns for several residuals and curvatures."""
+    n_sets = len(r)
+    weights = np.zeros((r.shape[1], -(-(2 * n_sets + 1) // _LANES) * _LANES), r.dtype)  # as processors add them up
+    weights[:, :n_sets], weights[:, n_sets : 2 * n_sets], weights[:, 2 * n_sets] = r.T, h.T, 1.0
+    weighted = np.empty((len(block.ids), 2, weights.shape[1]))
+    kernels.weighted_sums_sparse(block.indptr, block.rows, block.values, weights, weighted)
+    sums[:, :, :2] = weighted[:, :, 2 * n_sets]
+    sums[:, :, 2] = weighted[:, 0, :n_sets].T
+    sums[:, :, 3:] = weighted[:, :, n_sets : 2 * n_sets].transpose(2, 0, 1)
+    _check_finite(block, sums[0])
+
+
+def _check_finite(block: SparseColumnBlock, sums: Floats) -> None:
+    """Raise ColumnError if a column of a block holds NaN or infinity, given its sums."""
+    if not np.isfinite(sums).all():
+        bad = int(np.flatnonzero(~np.isfinite(sums).all(axis=1))[0])
+        raise ColumnError(int(block.ids[bad]), "holds NaN or infinity; ingest the data again without it")
 
 
 def _repeat_inexact_sums(

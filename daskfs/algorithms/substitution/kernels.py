@@ -220,6 +220,29 @@ def several_products_sparse(indptr, rows, values, r, out):
 
 
 @kernel
+def weighted_sums_sparse(indptr, rows, values, weights, sums):
+    """Compute Σvx and Σvx² of sparse columns x for each of several weights v of rows (n, several).
+
+    The sums of four entries are added at a time, so that the loop over weights is bound by arithmetic.
+    """
+    for j in range(len(indptr) - 1):
+        sums[j] = 0.0
+        stop = indptr[j + 1]
+        for e in range(indptr[j], stop, 4):
+            f, g, h = min(e + 1, stop - 1), min(e + 2, stop - 1), min(e + 3, stop - 1)
+            i0, i1, i2, i3 = rows[e], rows[f], rows[g], rows[h]
+            x0 = np.float64(values[e])
+            x1 = np.float64(values[f]) if f > e else 0.0
+            x2 = np.float64(values[g]) if g > f else 0.0
+            x3 = np.float64(values[h]) if h > g else 0.0
+            y0, y1, y2, y3 = x0 * x0, x1 * x1, x2 * x2, x3 * x3
+            for c in range(weights.shape[1]):
+                v0, v1, v2, v3 = weights[i0, c], weights[i1, c], weights[i2, c], weights[i3, c]
+                sums[j, 0, c] += v0 * x0 + v1 * x1 + v2 * x2 + v3 * x3
+                sums[j, 1, c] += v0 * y0 + v1 * y1 + v2 * y2 + v3 * y3
+
+
+@kernel
 def sweep_sparse(indptr, rows, values, r, h, sums):
     """Compute the sums of `sweep`, without a shift, over the stored entries of sparse columns."""
     for j in range(len(indptr) - 1):
@@ -440,6 +463,7 @@ def _warm_up() -> None:
     sweep_sparse(np.arange(3), *entries, row, row, np.empty((2, N_SUMS)))
     products_sparse(np.arange(3), *entries, np.arange(2), ones, ones, row, np.empty(2))
     several_products_sparse(np.arange(3), *entries, np.ones((2, 2), np.float32), np.empty((2, 2)))
+    weighted_sums_sparse(np.arange(3), *entries, np.ones((2, 8), np.float32), np.empty((2, 2, 8)))
     standardise_sparse(np.arange(3), *entries, np.arange(2), ones, ones, np.empty((2, 2), np.float32, order="F"))
     prune(eye.copy(), eye.copy(), 0, 1)
     slots = np.full(2, FREE)

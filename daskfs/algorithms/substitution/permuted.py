@@ -20,7 +20,7 @@ from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
 from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.block import SMALL_RIDGE, BlockMethod, BlockState
-from daskfs.algorithms.substitution.columns import AnyColumns, columns_of, dense_column, sweep_sets
+from daskfs.algorithms.substitution.columns import AnyColumns, columns_of, dense_column, sweep_sets, windows_of
 from daskfs.algorithms.substitution.error_control import (
     N_PERMUTED,
     check_groups,
@@ -46,6 +46,7 @@ are large beside the noise (with 4,000 rows and λ = 0.1, half of the features r
 0.1). Without a ridge, logistic weights grow where columns tell classes apart, and no effect stands out.
 """
 _MANY_ROWS = 4096  # with more a smaller ridge is enough for the squared loss
+_MOST_COLUMNS = 8192  # of a sparse block that are swept at once
 _NO_IDS = np.empty(0, np.uint64)
 _FEW_ROWS = 7  # for each feature searched, below which many true features do not stand out
 
@@ -88,7 +89,8 @@ class PermutedMethod(BlockMethod):
 
     @property
     def sharing(self) -> Sharing:
-        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=super().sharing.min_merges_per_pass)
+        merges = super().sharing.min_merges_per_pass
+        return Sharing(Schedule.SYNCHRONOUS, min_merges_per_pass=merges, has_fixed_shards=True)
 
     def update(self, state: BlockState, any_block: Block) -> PermutedState:
         assert isinstance(state, PermutedState)
@@ -98,8 +100,12 @@ class PermutedMethod(BlockMethod):
             return state
         self._take_target(state, block)
         self._begin_shard(state)
-        if not len(block.ids):
-            return state
+        for part in windows_of(block, _MOST_COLUMNS) if len(block.ids) else ():
+            self._update_sets(state, part)
+        return state
+
+    def _update_sets(self, state: PermutedState, block: AnyColumns) -> None:
+        """Let columns enter all sets, whose gradients one sweep computes."""
         sweeps = sweep_sets(block, state.residuals, state.curvatures, self.params.intercept)
         are_groups = np.isin(block.ids.astype(np.int64), state.group_ids)
         for sweep in sweeps if are_groups.any() else ():
@@ -114,7 +120,6 @@ class PermutedMethod(BlockMethod):
                 state.nulls_changed |= n_entered > 0
             else:
                 state.changes += n_entered
-        return state
 
     def visit_first(self, state: BlockState) -> NDArray[np.uint64]:
         assert isinstance(state, PermutedState)
@@ -181,7 +186,7 @@ class PermutedMethod(BlockMethod):
         slots, t, best = selected.fixed + order, t[order], [values.max(initial=0.0) for values in null_t]
         expected = expected_false(t, np.concatenate(null_t))
         q = q_values(t, expected)
-        n_reported = count_reported(q, expected, self.params.max_fdr, self.params.max_false)
+        n_reported = count_reported(t, expected, self.params.max_fdr, self.params.max_false)
         control = ErrorControl(
             n_searched=len(t),
             n_reported=n_reported,
@@ -190,6 +195,7 @@ class PermutedMethod(BlockMethod):
             p_value_nothing=(1 + sum(value >= t[0] for value in best)) / (N_PERMUTED + 1) if len(t) else 1.0,
             expected_false=tuple(expected.tolist()),
             q_values=tuple(q.tolist()),
+            n_permuted=N_PERMUTED,
         )
         reported = replace(state, sets=[_only(selected, slots[:n_reported])])
         model = super().result(reported)
@@ -214,8 +220,13 @@ class PermutedMethod(BlockMethod):
         n, n_sets = meta.n_samples, N_PERMUTED + 1
         nulls = N_PERMUTED * set_nbytes(n, self.n_select, meta.itemsize)
         rows = n_sets * n * meta.itemsize * (1 if self.params.loss == "squared" else 2)
-        widest = meta.block_nbytes // (n * meta.itemsize)
-        sweeps = n_sets * widest * 8 * (12 if self.params.loss == "squared" else 16)
+        if meta.kind == "dense":
+            widest = meta.block_nbytes // (n * meta.itemsize)
+        else:
+            widest = min(meta.n_features, _MOST_COLUMNS)
+            rows *= 2  # by rows, for sparse columns
+        numbers = {"dense": (12, 16), "sparse": (7, 12)}[meta.kind][self.params.loss != "squared"]  # of a column
+        sweeps = n_sets * widest * 8 * numbers
         copies = set_nbytes(n, self.n_select, meta.itemsize) + 40 * n  # of the features reported, and permuted rows
         return super().nbytes(meta) + nulls + rows + sweeps + copies
 

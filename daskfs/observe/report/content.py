@@ -118,6 +118,7 @@ def content(run: RunRecords) -> dict[str, Any]:
         "passes": pass_table(run, titles),
         "errors": selection.error_control and selection.error_control.sentence,
         "error_plot": error_plot(selection),
+        "is_by_halves": "times_chosen" in selection.statistics,
         "inputs": inputs,
         "inputs_at_zero": n_zero,
         "kept": kept_table(selection, MOST_CLASSES, "selection.json"),

@@ -133,7 +133,7 @@ def expected_false(control: ErrorControl) -> Markup:
     chart.line([cut, cut], [0, max(expected)], "reference")
     chart.line(ranks, expected)
     lines = zip(ranks, expected, control.q_values, strict=True)
-    titles = (f"first {rank:,}: about {count:.3g} false, q-value {q:.3g}" for rank, count, q in lines)
+    titles = (f"first {rank:,}: at most about {count:.3g} false, q-value {q:.3g}" for rank, count, q in lines)
     chart.dots(ranks, expected, titles, radius=2.5)
     return chart.svg(
         f"Line: how many of the first features are expected to be false; {control.n_reported:,} are reported"
