@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import wait
 
@@ -90,6 +91,30 @@ def test_tasks_of_a_connection_that_dask_forgot_are_released(client):
     assert not keys & tasks_on(client).keys()
     assert tasks_on(client)[kept.key] == "memory"
     del kept
+    wait_for_no_tasks(client)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask's own task, with its error
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_cancelled_task_with_dependents_that_nobody_wants_closes_the_stream(client, cancels):
+    """The cause of the hangs on busy machines, in Dask: docs/faults.md. Runs release, and cancel no such tasks."""
+    first = client.submit(time.sleep, 1, pure=False)
+    between = client.submit(str, first, pure=False)
+    last = client.submit(str, between, pure=False)
+    wait_until(lambda: len(tasks_on(client)) == 3)
+    stream, key = client.scheduler_comm, between.key
+    between.release()
+    wait_until(lambda: key not in client.futures)
+    if cancels:
+        client.cancel([first], force=True)
+        wait_until(lambda: client.scheduler_comm is not stream and client.status == "running")
+        assert last.cancelled()
+    else:
+        first.release()
+        assert await_result(client, last) == "None"
+        assert client.scheduler_comm is stream
+    del first, between, last
+    await_connection(client)
     wait_for_no_tasks(client)
 
 

@@ -74,8 +74,27 @@ def call(
 
     The method is called on the event loop of the client, where Dask's methods return awaitable objects. If the method
     waits for futures, pass them as `waits_for`. After these have ended, the value must arrive `within` a number of
-    seconds, by default ten minutes (`Patience.value`), or Interrupted is raised.
+    seconds, by default ten minutes (`Patience.value`), or Interrupted is raised. A call whose connection is lost is
+    made once more if the scheduler answers; otherwise Interrupted is raised.
     """
+    try:
+        return _call(client, function, arguments, waits_for, within)
+    except TimeoutError:  # of the method itself; Dask has another OSError for a connection
+        raise
+    except OSError:
+        if waits_for:  # the error of a task, or one after which the caller submits its tasks again
+            raise
+    await_scheduler(client)  # if it answers, the connection was cut, or a worker has left
+    return _call(client, function, arguments, waits_for, within)
+
+
+def _call(
+    client: Client,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    waits_for: Collection[Future[Any]],
+    within: float | None,
+) -> Any:
     vigil, running = Vigil(client, within), _start(client, function, *arguments)
     try:
         while not _has_ended(running, vigil.every):
@@ -158,6 +177,20 @@ def await_connection(client: Client) -> None:
         raise Interrupted(GONE)
     with suppress(Exception):  # they only take memory
         call_briefly(client, client.run_on_scheduler, _release_forgotten, client.id)
+
+
+def await_scheduler(client: Client) -> None:
+    """Wait until the scheduler answers. Raise Interrupted if it does not in time, or if the client has given up.
+
+    A client may count as running for a while after its scheduler has died.
+    """
+    deadline = monotonic() + patience().silent
+    while client.status != "closed" and monotonic() < deadline:
+        with suppress(Exception):
+            call_briefly(client, client.nthreads)
+            return await_connection(client)
+        sleep(0.05)
+    raise Interrupted(GONE)
 
 
 def _release_forgotten(client: str, dask_scheduler: Any) -> None:
