@@ -72,7 +72,12 @@ def test_f12_an_address_that_refuses_is_named_within_five_seconds(tmp_path, clos
 
 @pytest.mark.slow
 def test_f12_a_process_of_its_own_ends_in_one_line(closed_port):
-    done = subprocess.run([sys.executable, "-m", "daskfs", "info", URL], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", "from daskfs.cli import main; main()", "info", URL],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 2
     assert re.fullmatch(rf"error: .*no answer from http://127.0.0.1:{closed_port}.*\n", done.stderr)
 
