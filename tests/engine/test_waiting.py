@@ -17,7 +17,7 @@ from harmed_streams import harm
 from toy_runs import local_cluster, tasks_on, wait_for_no_tasks, wait_until
 
 import daskfs
-from daskfs.engine.cluster.waiting import await_connection, await_result, call
+from daskfs.engine.cluster.waiting import await_connection, await_result, call, call_briefly
 from daskfs.errors import Interrupted
 
 
@@ -123,6 +123,21 @@ def test_an_error_that_is_not_of_the_connection_comes_back(client, error, most):
     with pytest.raises(type(error), match=str(error)):
         call(client, ask)
     assert len(attempts) == most
+
+
+def test_a_silent_scheduler_is_not_waited_for_again_while_a_run_cleans_up(client, monkeypatch):
+    async def silent(*_: object) -> None:
+        await asyncio.sleep(600)
+
+    with dask.config.set({"daskfs.patience": 2}):
+        with monkeypatch.context() as frozen:
+            frozen.setattr(client, "run_on_scheduler", silent)
+            with pytest.raises(Interrupted, match="does not answer"):
+                call(client, silent)
+        with pytest.raises(TimeoutError):
+            call_briefly(client, client.nthreads, seconds=60)
+        assert call(client, client.nthreads)  # as the next run does
+        assert call_briefly(client, client.nthreads)
 
 
 def test_an_error_of_a_task_is_raised_as_it_is(client):

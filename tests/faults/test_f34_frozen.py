@@ -66,7 +66,7 @@ def undisturbed(address: str, source: str, folder: Path, schedule: str) -> tuple
     """What a run prints, and the seconds it takes."""
     folder.mkdir()
     began = time.monotonic()
-    out, _ = run(address, source, folder, schedule).communicate(timeout=LONG)
+    out, _ = run(address, source, folder, schedule, OF_USERS[0]).communicate(timeout=LONG)
     return out, time.monotonic() - began
 
 

@@ -113,7 +113,16 @@ def _call(
 
 
 def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds."""
+    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds.
+
+    After a wait has ended because the scheduler is silent, the calls that clean up do not wait for it once more.
+    """
+    if _Connection.of(client).is_silent:
+        raise TimeoutError
+    return _call_briefly(client, function, *arguments, seconds=seconds)
+
+
+def _call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
     running = _start(client, function, *arguments)
     try:
         if not _has_ended(running, patience().answer if seconds is None else seconds):
@@ -257,6 +266,7 @@ class Vigil:
     def __init__(self, client: Client, within: float | None = None) -> None:
         self._client, self._connection, self._patience = client, _Connection.of(client), patience()
         self._within = self._patience.value if within is None else within
+        self._connection.is_silent = False  # perhaps it answers again
         self.every = self._patience.every
         """Seconds until the next look."""
         self._begin()
@@ -274,8 +284,9 @@ class Vigil:
         heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status in _PENDING]
         answer = None
         with suppress(Exception):
-            answer = call_briefly(self._client, connection.ask, self._client, pending)
+            answer = _call_briefly(self._client, connection.ask, self._client, pending)
         verdict = self._watchdog.look(monotonic(), answer, heard, pending)
+        connection.is_silent = verdict == Verdict.SILENT
         if verdict in _HOPELESS:
             raise Interrupted(_HOPELESS[verdict])
         if verdict == Verdict.RECONNECT:
@@ -296,6 +307,7 @@ class _Connection:
         self.heard = 0  # the number of the newest echo
         self.made = 0  # how often the connection was made anew
         self.in_vain = 0  # how often since the last task that ended
+        self.is_silent = False  # whether a wait has ended because the scheduler did not answer
 
     @classmethod
     def of(cls, client: Client) -> _Connection:
