@@ -24,6 +24,7 @@ def busy_machine(loops: int = LOOPS) -> Iterator[None]:
     processes = [subprocess.Popen([sys.executable, "-c", LOOP, str(SECONDS)]) for _ in range(loops)]
     try:
         yield
+        assert [process.poll() for process in processes] == [None] * loops  # busy to the end
     finally:
         for process in processes:
             process.kill()

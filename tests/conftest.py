@@ -10,12 +10,13 @@ import loopback
 import pytest
 from chromium import chromium
 from distributed import Client, LocalCluster
+from fault_table import _noted, pytest_runtest_logreport, pytest_terminal_summary
 from hypothesis import settings
 from s3_server import s3
 
 from daskfs.engine.cluster import connect
 
-__all__ = ["chromium", "s3", "two_workers"]
+__all__ = ["_noted", "chromium", "pytest_runtest_logreport", "pytest_terminal_summary", "s3", "two_workers"]
 
 loopback.refuse()
 os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever runs the tests

@@ -1,8 +1,9 @@
-"""A selection run in a process of its own, for tests that freeze it: prints how it ended."""
+"""A selection run, an ingest or a shuffle in a process of its own, for tests that freeze it: prints how it ended."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from distributed import Client
@@ -20,18 +21,25 @@ ALGORITHMS: dict[str, Algorithm] = {
 """One of each schedule, whose result is the same to the last bit whatever happens on the way."""
 
 
-def main(scheduler: str, dataset: str, folder: str, schedule: str) -> None:
-    began = Path(folder) / "began"
+def main(scheduler: str, source: str, folder: str, work: str) -> None:
+    began, out = Path(folder) / "began", Path(folder) / "out.zarr"
+
+    def progress(*_: object) -> None:
+        began.touch()
+        if work not in ALGORITHMS:
+            time.sleep(0.1)  # so that there is a middle to strike in
+
     with Client(scheduler, set_as_default=False, timeout=60) as client:
-        selection = daskfs.select(
-            dataset,
-            ALGORITHMS[schedule],
-            client=client,
-            checkpoint=Path(folder) / "checkpoint",
-            resume=True,
-            progress=lambda _: began.touch(),
-        )
-    print(shown(selection))
+        if work == "ingest":
+            print(daskfs.ingest(source, out, format="svmlight", client=client, progress=progress).digest)
+        elif work == "shuffle":
+            print(daskfs.shuffle(source, out, client=client, progress=progress).digest)
+        else:
+            checkpoint = Path(folder) / "checkpoint"
+            selection = daskfs.select(
+                source, ALGORITHMS[work], client=client, checkpoint=checkpoint, resume=True, progress=progress
+            )
+            print(shown(selection))
 
 
 def shown(selection: daskfs.Selection) -> str:

@@ -106,13 +106,13 @@ def announce(client: Client | None, notify: Callable[[str], None]) -> None:
     if client is None:
         return
     from daskfs.engine.cluster.start import exposed_addresses  # here, since they import Dask
-    from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here
+    from daskfs.observe.dashboard import PAGE, enable_for, is_enabled, is_here, link_of
 
     if exposed := exposed_addresses(client.cluster):
         notify(f"note: other machines can reach the {' and the '.join(exposed)}")
-    if not client.dashboard_link:
+    if not (link := link_of(client)):
         return
-    link, here = client.dashboard_link, is_here(client.cluster)
+    here = is_here(client.cluster)
     has_page = enable_for(client.cluster) if here else is_enabled(client)
     if has_page:
         link = f"{link.removesuffix('/status')}/{PAGE}"

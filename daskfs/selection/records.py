@@ -158,6 +158,7 @@ SHAPES: dict[str, tuple[dict[str, Check], dict[str, Check]]] = {
             "bytes_read": _maybe_number,
             "offers": or_none(with_members(count=_maybe_number, staleness=_maybe_number, staleness_max=_maybe_number)),
             "performance_report": or_none(is_text),
+            "steps": or_none(is_object),
         },
     ),
     METRICS: (

@@ -7,7 +7,8 @@ rows, and *refitted* that of the selected columns with weights by least squares.
 workers at a random moment of the first two passes. The sets: *easy* has 20 true columns of 2,000, *hard* 40 of 3,000,
 with weights from .3 to 1; *faint* has weights from a normal distribution, some near 0. All have noise .1.
 
-``--json docs/asynchronous.json`` keeps every run, in place of earlier runs of the same method on the same data.
+``--json docs/asynchronous.json`` keeps every run as it ends, and a session goes on from the runs that are kept, up to
+``--runs``; ``--again`` begins anew. ``python pipelines/docs/asynchronous.py`` draws the table of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -78,17 +79,25 @@ class Strike:
             self._pid = 0
 
 
-def keep(file: Path, record: dict[str, Any]) -> None:
+def experiment(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells one experiment from another."""
+    return tuple(record[name] for name in ("data", "method", "killed", "workers"))
+
+
+def keep(file: Path | None, record: dict[str, Any]) -> None:
     """Write a record to a file of records, in place of an earlier one of the same experiment."""
+    if file is None:
+        return
     records = json.loads(file.read_text()) if file.exists() else []
     records = [old for old in records if experiment(old) != experiment(record)] + [record]
     lines = [json.dumps(each) for each in sorted(records, key=experiment)]
     file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def experiment(record: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells one experiment from another."""
-    return tuple(record[name] for name in ("data", "method", "killed", "workers"))
+def kept(file: Path | None, record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of the same experiment in a file, or the record itself if there is none."""
+    records = json.loads(file.read_text()) if file is not None and file.exists() else []
+    return next((old for old in records if experiment(old) == experiment(record)), record)
 
 
 @click.command()
@@ -98,8 +107,9 @@ def experiment(record: dict[str, Any]) -> tuple[Any, ...]:
 @click.option("--sets", multiple=True, type=click.Choice(list(SETS)), default=list(SETS))
 @click.option("--kill", is_flag=True, help="Kill a worker in every run.")
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Keep every run in this file.")
+@click.option("--again", is_flag=True, help="Do not go on from the runs in the file.")
 def main(
-    methods: tuple[str, ...], runs: int, workers: int, sets: tuple[str, ...], kill: bool, file: Path | None
+    methods: tuple[str, ...], runs: int, workers: int, sets: tuple[str, ...], kill: bool, file: Path | None, again: bool
 ) -> None:
     """Print ratios to the serial run."""
     settings = {"distributed.deploy.lost-worker-timeout": "1h", "distributed.comm.timeouts.connect": "2s"}
@@ -116,23 +126,24 @@ def main(
             for method in methods or METHODS:
                 algorithm = daskfs.OnlineSubstitution(data.k, **METHODS[method])
                 serial = data.measure(daskfs.select(data.dataset, algorithm))
-                ratios, began = [], time.monotonic()
-                for run in range(runs):
+                record = {"data": name, "method": method, "killed": kill, "workers": workers}
+                record |= {"serial recall": float(serial[2]), "objective": [], "refitted": [], "recall": []}
+                record, began = record if again else kept(file, record), time.monotonic()
+                first = len(record["objective"])
+                for run in range(first, runs):
                     client.wait_for_workers(workers, timeout=120)
                     strike = Strike(client, run) if kill else None
                     given = data.measure(daskfs.select(data.dataset, algorithm, client=client, progress=strike))
-                    ratios.append([given[0] / serial[0], given[1] / serial[1], given[2] - serial[2]])
-                loss, refitted, recall = np.array(ratios).T
-                if file is not None:
-                    of_all = {"data": name, "method": method, "killed": kill, "workers": workers}
-                    of_each = {"objective": loss, "refitted": refitted, "recall": serial[2] + recall}
-                    rounded = {what: np.round(values, 5).tolist() for what, values in of_each.items()}
-                    keep(file, {**of_all, "serial recall": float(serial[2]), **rounded})
-                within = int(((loss <= 1.01) & (recall >= -0.01)).sum())
+                    of_run = (given[0] / serial[0], given[1] / serial[1], given[2])
+                    for measure, value in zip(("objective", "refitted", "recall"), of_run, strict=True):
+                        record[measure].append(round(float(value), 5))
+                    keep(file, record)
+                loss, recall = np.array(record["objective"]), np.array(record["recall"])
+                within = int(((loss <= 1.01) & (recall >= serial[2] - 0.01)).sum())
                 console.print(
                     f"{name:5} {method:9} objective {loss.min():.3f} to {loss.max():.3f}, refitted to "
-                    f"{refitted.max():.3f}, recall {serial[2] + recall.min():.3f} (serial {serial[2]:.3f}); "
-                    f"{within} of {runs} within 1 %; {(time.monotonic() - began) / runs:.1f} s a run"
+                    f"{max(record['refitted']):.3f}, recall {recall.min():.3f} (serial {serial[2]:.3f}); {within} of "
+                    f"{len(loss)} within 1 %; {(time.monotonic() - began) / max(runs - first, 1):.1f} s a run"
                 )
 
 

@@ -57,9 +57,20 @@ def test_the_picture_shows_the_saved_results():
 
 
 def test_asynchronous_runs_that_are_kept_are_within_one_per_cent():
-    for runs in json.loads((DOCS / "asynchronous.json").read_text()):
-        assert max(runs["objective"]) <= 1.01
-        assert min(runs["recall"]) >= runs["serial recall"] - 0.01
+    """Of the easy and the hard set; the page says what else may happen with faint columns."""
+    records = json.loads((DOCS / "asynchronous.json").read_text())
+    for runs in records:
+        if runs["data"] != "faint":
+            assert max(runs["objective"]) <= 1.01
+            assert min(runs["recall"]) >= runs["serial recall"] - 0.01
+
+
+def test_the_table_of_asynchronous_runs_is_that_of_the_file():
+    drawing = load_script("pipelines/docs/asynchronous")
+    records = json.loads((DOCS / "asynchronous.json").read_text())
+    assert drawing.drawn(PAGES["benchmarks.md"], records) == PAGES["benchmarks.md"]
+    for runs in records:
+        assert f"| {drawing.within(runs)} |" in PAGES["benchmarks.md"]
 
 
 def test_the_gallery_runs_every_page_of_it():

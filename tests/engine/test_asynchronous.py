@@ -38,6 +38,7 @@ from daskfs.engine.asynchronous import driver, worker
 from daskfs.engine.asynchronous.centre import CentreReport
 from daskfs.engine.asynchronous.driver import CENTRE, Ledger
 from daskfs.engine.asynchronous.worker import CentreLost
+from daskfs.engine.cluster.waiting import await_result
 from daskfs.engine.events.messages import Spent
 from daskfs.engine.events.send import REPORTS, TaskReports
 from daskfs.engine.shards import shrinking_groups
@@ -113,7 +114,9 @@ def test_the_ledger_strikes_out_finished_groups():
 def test_a_task_that_reports_twice_is_counted_once(two_workers):
     reports = TaskReports(two_workers)
     try:
-        two_workers.submit(int, pure=False).result()  # behind the subscription; events of a client overtake both
+        await_result(
+            two_workers, two_workers.submit(int, pure=False)
+        )  # behind the subscription; events of a client overtake both
         message = {"run": reports.run, "task": "a", "inputs": ["b"], "began": 10.0, "ended": 12.0}
         for busy in (1.0, 2.0):
             two_workers.log_event(REPORTS, {**message, "spent": asdict(Spent(busy=busy))})

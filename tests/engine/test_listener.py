@@ -78,7 +78,7 @@ def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
     assert shown == pytest.approx(busy) or (name == "async" and shown < busy)  # with the states, and from the workers
     objectives = [event["objective"] for event in of("pass")]
     assert objectives == pytest.approx(history.objective.values[:passes].tolist(), nan_ok=True)
-    assert len(of("checkpoint")) == passes + 1
+    assert len(of("checkpoint")) >= passes + 1  # more, if half a minute passes in a pass
     (ended,) = of("ended")
     assert [[*feature] for feature in ended["features"]] == [
         [one, pytest.approx(float(np.atleast_1d(weight)[np.abs(weight).argmax()]))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import wait
 
@@ -11,11 +12,12 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
+from distributed.comm.core import CommClosedError
 from harmed_streams import harm
 from toy_runs import local_cluster, tasks_on, wait_for_no_tasks, wait_until
 
 import daskfs
-from daskfs.engine.cluster.waiting import await_connection, await_result, call
+from daskfs.engine.cluster.waiting import await_connection, await_result, call, call_briefly
 from daskfs.errors import Interrupted
 
 
@@ -91,6 +93,89 @@ def test_tasks_of_a_connection_that_dask_forgot_are_released(client):
     assert tasks_on(client)[kept.key] == "memory"
     del kept
     wait_for_no_tasks(client)
+
+
+def fail() -> None:
+    raise OSError("no space left")
+
+
+def test_a_call_whose_connection_is_lost_is_made_once_more(client):
+    attempts = []
+
+    def cut() -> int:
+        attempts.append(time.monotonic())
+        if len(attempts) % 2:
+            raise CommClosedError("in <TCP (closed)>: Stream is closed")
+        return 3
+
+    assert call(client, cut) == 3
+    assert len(attempts) == 2
+
+
+@pytest.mark.parametrize(("error", "most"), [(OSError("of a worker that left"), 2), (TimeoutError("of the method"), 1)])
+def test_an_error_that_is_not_of_the_connection_comes_back(client, error, most):
+    attempts = []
+
+    def ask() -> None:
+        attempts.append(error)
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        call(client, ask)
+    assert len(attempts) == most
+
+
+def test_a_silent_scheduler_is_not_waited_for_again_while_a_run_cleans_up(client, monkeypatch):
+    async def silent(*_: object) -> None:
+        await asyncio.sleep(600)
+
+    with dask.config.set({"daskfs.patience": 2}):
+        with monkeypatch.context() as frozen:
+            frozen.setattr(client, "run_on_scheduler", silent)
+            with pytest.raises(Interrupted, match="does not answer"):
+                call(client, silent)
+        with pytest.raises(TimeoutError):
+            call_briefly(client, client.nthreads, seconds=60)
+        assert call(client, client.nthreads)  # as the next run does
+        assert call_briefly(client, client.nthreads)
+
+
+def test_an_error_of_a_task_is_raised_as_it_is(client):
+    with pytest.raises(OSError, match="no space left"):
+        await_result(client, client.submit(fail, pure=False))
+
+
+def test_a_scheduler_that_answers_nobody_ends_a_call(client, monkeypatch):
+    def cut(*_: object) -> None:
+        raise CommClosedError("in <TCP (closed)>: Stream is closed")
+
+    monkeypatch.setattr(client, "nthreads", cut)
+    with dask.config.set({"daskfs.patience": 1}), pytest.raises(Interrupted, match="gone; when they are back"):
+        call(client, cut)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Dask's own task, with its error
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_cancelled_task_with_dependents_that_nobody_wants_closes_the_stream(client, cancels):
+    """The cause of the hangs on busy machines, in Dask: docs/faults.md. Runs release, and cancel no such tasks."""
+    first = client.submit(time.sleep, 1, pure=False)
+    between = client.submit(str, first, pure=False)
+    last = client.submit(str, between, pure=False)
+    stream, key, keys = client.scheduler_comm, between.key, {first.key, between.key, last.key}
+    wait_until(lambda: keys <= tasks_on(client).keys())
+    between.release()
+    wait_until(lambda: key not in client.futures)
+    if cancels:
+        client.cancel([first], force=True)
+        wait_until(lambda: client.scheduler_comm is not stream and client.status == "running")
+        assert last.cancelled()
+    else:
+        first.release()
+        assert await_result(client, last) == "None"
+        assert client.scheduler_comm is stream
+    del first, between, last
+    await_connection(client)
+    wait_until(lambda: not keys & tasks_on(client).keys())
 
 
 @pytest.mark.parametrize("options", [{"missing": "drop"}, {"on_bad_row": "drop"}, {}])

@@ -23,14 +23,15 @@ def three_workers() -> Iterator[Client]:
         yield client
 
 
-def strike(client: Client, seed: int, blocks: int) -> Once:
-    """Kill one of three workers, whether or not it holds the centre, at some moment of some pass."""
+def strike(client: Client, seed: int, blocks: int, victims: int = 1) -> Once:
+    """Kill some of three workers, whether or not one holds the centre, at some moment of some pass."""
     rng = random.Random(seed)
-    victim = rng.choice(worker_pids(client, 3))
+    pids = rng.sample(sorted(worker_pids(client, 3)), victims)
 
     def act() -> None:
         time.sleep(rng.uniform(0, 2 * SLOW))
-        kill(victim)
+        for pid in pids:
+            kill(pid)
 
     return Once(act, rng.randint(1, 2), rng.randrange(blocks // 2))
 
@@ -42,6 +43,20 @@ LONG = [pytest.param(seed, marks=pytest.mark.slow if seed < 4 else pytest.mark.f
 def test_f1_every_contribution_is_applied_once(tmp_path, seed, three_workers):
     small = small_dataset(tmp_path / "d")
     struck = strike(three_workers, seed, small.n_blocks("columns"))
+    given = daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck)
+    assert struck.struck is not None
+    check_same(given, daskfs.select(small, Census(seconds=0.001)))
+    assert given.history.applied.values.tolist() == [40, 80]
+    wait_for_no_tasks(three_workers)
+
+
+FEW = [pytest.param(seed, marks=pytest.mark.slow if seed == 20 else pytest.mark.faults) for seed in range(20, 40)]
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_f2_every_contribution_is_applied_once_by_the_worker_that_is_left(tmp_path, seed, three_workers):
+    small = small_dataset(tmp_path / "d")
+    struck = strike(three_workers, seed, small.n_blocks("columns"), victims=2)
     given = daskfs.select(small, Census(seconds=SLOW), client=three_workers, progress=struck)
     assert struck.struck is not None
     check_same(given, daskfs.select(small, Census(seconds=0.001)))

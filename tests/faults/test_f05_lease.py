@@ -19,6 +19,7 @@ from daskfs.errors import DatasetError, Interrupted
 from daskfs.store.places import lease
 from daskfs.store.places.location import Location
 from daskfs.store.places.object_folder import ObjectFolder
+from daskfs.store.places.options import StorageOptions
 from daskfs.store.places.retries import TransientError
 
 LIFETIME, RENEWAL = 3.0, 0.3
@@ -194,3 +195,14 @@ def test_a_write_that_is_tried_again_looks_at_the_lease_again(s3, monkeypatch):
             place.write("published.json", b"the older copy's")
         assert len(attempts) == 1
     assert not place.exists("published.json")
+
+
+def test_a_lease_that_is_too_large_is_not_read(s3):
+    """Of a hostile or broken writer: nobody renews it, so that it is taken over."""
+    place = Location(s3.url("d"))
+    place.write(lease.KEY, b"x" * (1 << 20))
+    folder = ObjectFolder(place.url, StorageOptions())
+    assert folder.tagged(lease.KEY, 4096)[0] is None
+    assert folder.tagged(lease.KEY, 1 << 20)[0] == b"x" * (1 << 20)
+    with lease.hold_lease(folder):
+        assert epoch(place) == 1

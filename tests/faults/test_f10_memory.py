@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from faults.samples import MAKERS
+from toy_runs import local_cluster
 
+import daskfs
 from daskfs.cli import main
+from daskfs.job.request import Request
+from daskfs.selection.records import RUN_RECORD, read_record
 from daskfs.store.dataset.blocks import ColumnBlocks
+from daskfs.store.places.location import Location
 
 
 @pytest.fixture
@@ -43,3 +51,20 @@ def test_f10_a_plan_beyond_the_memory_ends_the_run_before_the_first_read(said, m
     assert code == 2
     assert "state" in output
     assert "a block is read" not in output
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:used .* of memory, more than promised")  # by up to a quarter
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from Linux's /proc")
+@pytest.mark.parametrize(
+    "algorithm", [daskfs.OnlineSubstitution(10), daskfs.OnlineSubstitution(10, method="async"), daskfs.Univariate(10)],
+    ids=["block", "async", "univariate"],
+)  # fmt: skip
+def test_f10_workers_take_no_more_than_a_quarter_beyond_the_plan(tmp_path, algorithm):
+    """Real processes, by the peak that the system records, over 128 MB of data."""
+    X = np.random.default_rng(0).normal(size=(2000, 16_000)).astype(np.float32)
+    dataset = daskfs.write_dataset(tmp_path / "d", X, X[:, :10].sum(1))
+    with local_cluster(2) as client:
+        Request(dataset, algorithm, Location(tmp_path / "run")).run(client, {})
+    memory = read_record(Location(tmp_path / "run"), RUN_RECORD)["memory"]
+    assert 0 < memory["used"] <= 1.25 * memory["promised"]

@@ -107,3 +107,19 @@ def test_f21_one_row(name):
     """As all rows have the same target: whatever were selected would be arbitrary."""
     with pytest.raises(OptionError, match="nothing to tell apart"):
         select(X[:1, :3], Y[:1], ALGORITHMS[name](1))
+
+
+@pytest.mark.parametrize("labels", [Y, (Y > 0).astype(int)], ids=["real", "classes"])
+def test_f21_random_features_of_odd_columns(labels):
+    """Inputs are scaled by their range: a constant has none, and a doubled one counts twice in distances."""
+    odd = np.column_stack([np.delete(X, 3, axis=1), SIGNAL[:, 0], 1e30 * SIGNAL[:, 1]])
+    selection = select(odd, labels, daskfs.SparseRandomFeatures(rounds=2, per_round=20))
+    check_finite(selection)
+    assert selection.weights.any()
+    assert np.isfinite(selection.decision_function(odd)).all()
+
+
+def test_f21_random_features_of_nothing_but_constants():
+    selection = select(X[:, [1, 2, 1]], Y, daskfs.SparseRandomFeatures(rounds=2, per_round=20))
+    check_finite(selection)
+    assert np.isfinite(selection.decision_function(X[:, [1, 2, 1]])).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -154,3 +156,20 @@ def test_f21_float32_is_kept_to_the_bit(tmp_path, scale):
     sparse = sp.csr_array(X)
     daskfs.write_dataset(tmp_path / "s.zarr", sparse, Y)
     np.testing.assert_array_equal(daskfs.open_dataset(tmp_path / "s.zarr").read(0).values, sparse.data)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [daskfs.OnlineSubstitution(2), daskfs.SparseRandomFeatures(rounds=1, per_round=10)],
+    ids=["columns", "random"],
+)
+@pytest.mark.parametrize("kind", [*KINDS, *BIG_ENDIAN])
+def test_f22_a_selection_predicts_numbers_of_all_kinds_alike(algorithm, kind):
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(0, 2, size=(60, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few rows carry few features
+        selection = daskfs.select(numbers.astype("f8"), algorithm, y=numbers[:, 1] - 2.0 * numbers[:, 4])
+    expected = selection.predict(numbers.astype("f8"))
+    assert np.isfinite(expected).all()
+    np.testing.assert_array_equal(selection.predict(numbers.astype(kind)), expected)

@@ -42,14 +42,15 @@ def test_f32_a_thousand_passes_in_this_process(tmp_path):
     assert [file.name for file in (tmp_path / "c").iterdir()] == ["checkpoint"]
 
 
-@pytest.mark.slow
-def test_f32_many_passes_on_a_cluster(tmp_path, two_workers):
-    passes = 120
-
+@pytest.mark.parametrize(
+    "passes", [pytest.param(120, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.faults)]
+)
+@pytest.mark.timeout(1800)
+def test_f32_many_passes_on_a_cluster(tmp_path, two_workers, passes):
     def memory_of_workers() -> float:
         return sum(two_workers.run(lambda: psutil.Process().memory_info().rss).values())
 
-    tasks, memory = Watch(lambda: len(tasks_on(two_workers)), every=10), Watch(memory_of_workers, every=40)
+    tasks, memory = Watch(lambda: len(tasks_on(two_workers)), every=10), Watch(memory_of_workers, every=passes // 3)
 
     def both(event: object) -> None:
         tasks(event)

@@ -74,6 +74,15 @@ def test_f36_a_small_file_that_unpacks_to_one_line(tmp_path, suffix):
     check(ingest(tmp_path, bomb, "-f", "svmlight"), f"{bomb}: no line or record ends within")
 
 
+@pytest.mark.slow_but_first
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_f36_a_small_table_that_unpacks_to_one_field(tmp_path, suffix):
+    bomb = tmp_path / f"bomb.csv.{suffix}"
+    bomb.write_bytes(PACKERS[suffix](b"a,y\n1,2\n" + b"7" * (200 * MB)))
+    assert bomb.stat().st_size < MB
+    check(ingest(tmp_path, bomb, "-f", "csv", "--label", "y"), "MB")
+
+
 LINES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "svmlight": (b"1 1:2\n1 ", ("-f", "svmlight")),
     "vw": (b"1 |a b\n1 |", ("-f", "vw")),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from fault_notes import note
 from faults.foreign_targets import FOREIGN
 from faults.measured import at_most, measured
 from faults.mutations import mutated_bytes, mutated_file, with_crc
@@ -33,14 +34,15 @@ from daskfs.engine.checkpoint import Checkpoint
 from daskfs.errors import DaskfsError
 from daskfs.job.file import load_job
 from daskfs.observe.describe import describe, info_table
+from daskfs.observe.report import write_report
 from daskfs.observe.tables import selection_record
-from daskfs.selection.records import METRICS, RUN_RECORD, read_record
+from daskfs.selection.records import METRICS, PROFILES, RUN_RECORD, SIZES, STABILITY, read_record
 from daskfs.selection.run_folder import resolve_run
 from daskfs.store.dataset.container import read_container
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.places.location import Location
 
-QUICK, LONG = 12, 1500  # cases of each of the targets below, which are 70
+QUICK, LONG = 12, 1500  # cases of each of the targets below, which are 77
 MOST_BYTES = 64 << 20
 LONGEST = 60.0  # seconds of a case, of which the slowest takes a tenth of one
 
@@ -76,7 +78,8 @@ def check(file: Path, cases: st.SearchStrategy[bytes], read: Read, count: int, l
     attempt()
     file.write_bytes(sound)
     refused = sum(map(bool, lines))
-    print(f"{len(lines)} cases, {refused} refused")
+    note(runs=len(lines))
+    assert len(lines) >= count  # hypothesis may end early, or draw no case at all
     assert refused >= least * len(lines)
 
 
@@ -133,6 +136,21 @@ def checkpoint(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
     return file, cases, lambda: Checkpoint(location, about["of"]).read(kind)
 
 
+def real_checkpoint(method: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    """The state of an algorithm around a centre, in the middle of its run."""
+
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        dataset, algorithm = small_dataset(folder / "d"), daskfs.OnlineSubstitution(3, method=method)
+        daskfs.select(dataset, algorithm, checkpoint=folder / "c")
+        file, location = folder / "c/checkpoint", Location(folder / "c")
+        about, _ = read_container(location, "checkpoint")
+        kind = type(algorithm.resolve(dataset.meta).start(dataset.meta, 0))
+        cases = mutated_bytes(file.read_bytes()[:-4]).map(with_crc) | mutated_bytes(file.read_bytes())
+        return file, cases, lambda: Checkpoint(location, about["of"]).read(kind)
+
+    return make
+
+
 def selection(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
     selection_of([3, 1, 4], classes=("ham", "spam")).save(folder / "run")
     file = folder / "run/selection.json"
@@ -168,7 +186,30 @@ RECORDS = {
         "rows": 3, "metrics": {"accuracy": 0.5}, "intervals": {"accuracy": [0.1, 0.9]}, "digest": "ab",
         "per_class": [{"class": "a"}], "baseline": {"answer": "a", "metrics": {"accuracy": 0.4}},
     },
+    PROFILES: {
+        "rows": 3, "digest": "ab", "shown": [3], "features": [
+            {"id": 3, "name": "x3", "importance": 0.5, "edges": [0.0, 1.0, 2.0], "counts": [[2, 1]],
+             "places": [0.5, 1.5], "means": [0.1, 0.9], "present": [2, 1]},
+        ],
+    },
+    SIZES: {"metric": "r2", "sizes": [1, 2], "scores": [0.5, 0.6], "intervals": [[0.4, 0.6], [0.5, 0.7]]},
+    STABILITY: {
+        "over": "halves", "of": "sets", "seeds": [0, 1], "index": 0.5, "interval": [0.4, 0.6], "jaccard": 0.4,
+        "distinct": 1, "n_candidates": 12, "identical": False, "features": [{"id": 3, "name": "x3", "times": 2}],
+    },
 }  # fmt: skip
+
+
+def reported(name: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
+    """A record beside a selection, read as the report reads it."""
+
+    def make(folder: Path) -> tuple[Path, st.SearchStrategy[bytes], Read]:
+        selection_of([3, 1, 4]).save(folder / "run")
+        file = folder / "run" / name
+        file.write_text(json.dumps(RECORDS[name]))
+        return file, mutated_file(file.read_bytes()), lambda: write_report(folder / "run")
+
+    return make
 
 
 def record(name: str) -> Callable[[Path], tuple[Path, st.SearchStrategy[bytes], Read]]:
@@ -241,10 +282,12 @@ TARGETS = {
     "manifest": manifest,
     **{f"chunk of {array} ({kind})": chunk(kind, array) for kind, array in CHUNKS},
     "checkpoint": checkpoint,
+    **{f"checkpoint, {method}": real_checkpoint(method) for method in ("async", "block")},
     "selection": selection,
     "history": history,
     "published": published,
     **{name: record(name) for name in RECORDS},
+    **{f"{name} in a report": reported(name) for name in RECORDS},
     "job": job,
     **{name: text(name) for name in TEXTS},
     "dense csv": dense_text,

@@ -74,8 +74,27 @@ def call(
 
     The method is called on the event loop of the client, where Dask's methods return awaitable objects. If the method
     waits for futures, pass them as `waits_for`. After these have ended, the value must arrive `within` a number of
-    seconds, by default ten minutes (`Patience.value`), or Interrupted is raised.
+    seconds, by default ten minutes (`Patience.value`), or Interrupted is raised. A call whose connection is lost is
+    made once more if the scheduler answers; otherwise Interrupted is raised.
     """
+    try:
+        return _call(client, function, arguments, waits_for, within)
+    except TimeoutError:  # of the method itself; Dask has another OSError for a connection
+        raise
+    except OSError:
+        if waits_for:  # the error of a task, or one after which the caller submits its tasks again
+            raise
+    await_scheduler(client)  # if it answers, the connection was cut, or a worker has left
+    return _call(client, function, arguments, waits_for, within)
+
+
+def _call(
+    client: Client,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    waits_for: Collection[Future[Any]],
+    within: float | None,
+) -> Any:
     vigil, running = Vigil(client, within), _start(client, function, *arguments)
     try:
         while not _has_ended(running, vigil.every):
@@ -94,7 +113,16 @@ def call(
 
 
 def call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
-    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds."""
+    """Call a method as `call` does, for a value that is not essential. Raise TimeoutError after a few seconds.
+
+    After a wait has ended because the scheduler is silent, the calls that clean up do not wait for it once more.
+    """
+    if _Connection.of(client).is_silent:
+        raise TimeoutError
+    return _call_briefly(client, function, *arguments, seconds=seconds)
+
+
+def _call_briefly(client: Client, function: Callable[..., Any], *arguments: Any, seconds: float | None = None) -> Any:
     running = _start(client, function, *arguments)
     try:
         if not _has_ended(running, patience().answer if seconds is None else seconds):
@@ -158,6 +186,20 @@ def await_connection(client: Client) -> None:
         raise Interrupted(GONE)
     with suppress(Exception):  # they only take memory
         call_briefly(client, client.run_on_scheduler, _release_forgotten, client.id)
+
+
+def await_scheduler(client: Client) -> None:
+    """Wait until the scheduler answers. Raise Interrupted if it does not in time, or if the client has given up.
+
+    A client may count as running for a while after its scheduler has died.
+    """
+    deadline = monotonic() + patience().silent
+    while client.status != "closed" and monotonic() < deadline:
+        with suppress(Exception):
+            call_briefly(client, client.nthreads)
+            return await_connection(client)
+        sleep(0.05)
+    raise Interrupted(GONE)
 
 
 def _release_forgotten(client: str, dask_scheduler: Any) -> None:
@@ -224,6 +266,7 @@ class Vigil:
     def __init__(self, client: Client, within: float | None = None) -> None:
         self._client, self._connection, self._patience = client, _Connection.of(client), patience()
         self._within = self._patience.value if within is None else within
+        self._connection.is_silent = False  # perhaps it answers again
         self.every = self._patience.every
         """Seconds until the next look."""
         self._begin()
@@ -241,8 +284,9 @@ class Vigil:
         heard, pending = connection.heard, [str(future.key) for future in waits_for if future.status in _PENDING]
         answer = None
         with suppress(Exception):
-            answer = call_briefly(self._client, connection.ask, self._client, pending)
+            answer = _call_briefly(self._client, connection.ask, self._client, pending)
         verdict = self._watchdog.look(monotonic(), answer, heard, pending)
+        connection.is_silent = verdict == Verdict.SILENT
         if verdict in _HOPELESS:
             raise Interrupted(_HOPELESS[verdict])
         if verdict == Verdict.RECONNECT:
@@ -263,6 +307,7 @@ class _Connection:
         self.heard = 0  # the number of the newest echo
         self.generation = 0  # how often the client was connected anew
         self.in_vain = 0  # how often since the last task that ended
+        self.is_silent = False  # whether a wait has ended because the scheduler did not answer
 
     @classmethod
     def of(cls, client: Client) -> _Connection:

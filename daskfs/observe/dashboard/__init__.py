@@ -22,10 +22,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from distributed import Client, Scheduler, SchedulerPlugin
+from distributed.utils import format_dashboard_link
 
-from daskfs.engine.cluster.waiting import call_briefly
+from daskfs.engine.cluster.waiting import call, call_briefly
 from daskfs.engine.events.messages import TOPIC
 from daskfs.observe.dashboard.live_runs import LiveRuns
 
@@ -103,6 +105,18 @@ def enable_for(cluster: Any) -> bool:
 def is_here(cluster: Any) -> bool:
     """Return whether the scheduler of a cluster is in this process, as the scheduler is for job queues."""
     return isinstance(getattr(cluster, "scheduler", None), Scheduler)
+
+
+def link_of(client: Client) -> str:
+    """Return the link to the dashboard of a client's scheduler, or "" if the scheduler has no dashboard.
+
+    The property of Dask's client asks the scheduler, and would wait for a frozen scheduler for ever.
+    """
+    if client.cluster is not None:
+        return str(client.cluster.dashboard_link)
+    scheduler: Any = client.scheduler
+    port = call(client, scheduler.identity)["services"].get("dashboard")
+    return str(format_dashboard_link(urlsplit(scheduler.address).hostname, port)) if port else ""
 
 
 def is_enabled(client: Client) -> bool:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from daskfs.errors import OptionError, SelectionError
 from daskfs.observe.report import text
 from daskfs.observe.report.content import RunRecords, content, default_words
+from daskfs.observe.report.features import can_be_drawn
 from daskfs.protocol import Words
 from daskfs.selection.records import METRICS, PROFILES, REPORT, RUN_RECORD, SIZES, STABILITY, read_record
 from daskfs.selection.run_folder import resolve_run
@@ -118,6 +119,8 @@ def load_run(
         lengths = {len(sizes[key]) for key in ("sizes", "scores", "intervals")}
         if len(lengths) > 1 or 0 in lengths or not all(1 <= size < 1 << 53 for size in sizes["sizes"]):
             raise SelectionError(f"{location.url}/{SIZES}: sizes, scores and intervals do not fit; make it again")
+    if profiles is not None and not all(map(can_be_drawn, profiles["features"])):
+        raise SelectionError(f"{location.url}/{PROFILES}: numbers of a feature do not fit; make it again")
     words = words_of(str(selection.algorithm.get("name", ""))) or default_words(selection)
     return RunRecords(selection, words, run_record or {}, metrics, sizes, stability, profiles)
 

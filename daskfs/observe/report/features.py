@@ -39,6 +39,22 @@ class Card:
     lines: list[str]
 
 
+def can_be_drawn(feature: Record) -> bool:
+    """Return whether the numbers of a feature's plots are there, and are as many as belong together."""
+    fits, effect = True, feature.get("effect")
+    if "edges" in feature:
+        fits = len(feature["edges"]) > 0 and _are_lines(feature.get("counts", []))
+    if "places" in feature:
+        fits = fits and _are_lines([feature["places"], feature.get("means", [])])
+    return fits and (not effect or _are_lines([effect["values"], *effect["means"]], least=2))
+
+
+def _are_lines(lines: Sequence[object], least: int = 1) -> bool:
+    """Return whether there are so many lists, none of them empty, all of the same length."""
+    lengths = {len(line) if isinstance(line, list) else 0 for line in lines}
+    return len(lines) >= least and len(lengths) == 1 and 0 not in lengths
+
+
 def cards(profiles: Record | None, target: str) -> list[Card]:
     """Return a card for every feature of a record of profiles; `target` is a word for what is predicted."""
     if profiles is None:

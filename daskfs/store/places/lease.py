@@ -33,7 +33,7 @@ LIFETIME = 30.0
 RENEWAL = 5.0
 """Seconds between two renewals of a lease."""
 KEY = "_writer"
-_MAX_BYTES = 4096  # of a lease that is parsed
+_MAX_BYTES = 4096  # of a lease that is read
 _log = logging.getLogger("daskfs")
 _held: list[Lease] = []
 
@@ -119,7 +119,7 @@ def _take(folder: ObjectFolder) -> Lease:
         if tag is not None:
             return Lease(folder, tag, 1, owner)
         try:
-            raw, other_tag = folder.tagged(KEY)
+            raw, other_tag = folder.tagged(KEY, _MAX_BYTES)
         except FileNotFoundError:  # released since
             continue
         other = _parse(raw)
@@ -140,7 +140,7 @@ def _is_abandoned(folder: ObjectFolder, tag: Tag, other: dict[str, Any]) -> bool
     while time.monotonic() - began < patience:
         time.sleep(min(RENEWAL / 4, patience / 4))
         try:
-            _, now = folder.tagged(KEY)
+            _, now = folder.tagged(KEY, _MAX_BYTES)
         except FileNotFoundError:
             return False
         if now != tag:
@@ -152,10 +152,10 @@ def _content(epoch: int, owner: str) -> bytes:
     return json.dumps({"epoch": epoch, "owner": owner, "renewal": uuid.uuid4().hex, "time": time.time()}).encode()
 
 
-def _parse(raw: bytes) -> dict[str, Any]:
+def _parse(raw: bytes | None) -> dict[str, Any]:
     """Return epoch, owner and time of a lease; a lease that cannot be parsed gets the epoch 0 and the time 0."""
     try:
-        content = json.loads(raw[:_MAX_BYTES])
+        content = json.loads(raw or b"")
         owner = "".join(c for c in str(content["owner"]).rsplit(",", 1)[0][:80] if c.isprintable())
         return {"epoch": int(content["epoch"]), "owner": owner, "time": float(content["time"])}
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):

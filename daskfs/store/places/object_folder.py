@@ -62,17 +62,18 @@ class ObjectFolder:
     def replace_if(self, key: str, data: bytes, expected: bytes) -> bool:
         lease.check_writer(self.url)
         try:
-            now, tag = self.tagged(key)
+            now, tag = self.tagged(key, len(expected))
         except FileNotFoundError:
             return False
         return now == expected and self.put_if(key, data, tag) is not None
 
-    def tagged(self, key: str) -> tuple[bytes, Tag]:
-        """Return the bytes of a key and the e-tag of the version that was read."""
+    def tagged(self, key: str, most: int) -> tuple[bytes | None, Tag]:
+        """Return the bytes of a key, or None if they are more than `most`, and the e-tag of this version."""
 
-        def read(path: str) -> tuple[bytes, Tag]:
+        def read(path: str) -> tuple[bytes | None, Tag]:
             response = obstore.get(self._store, path)
-            return bytes(_body(response)), str(response.meta["e_tag"])
+            is_small = response.meta["size"] <= most
+            return bytes(_body(response)) if is_small else None, str(response.meta["e_tag"])
 
         return self._call(key, read)
 
@@ -93,7 +94,9 @@ class ObjectFolder:
                     raise
             if is_first:
                 return None
-            now, new_tag = self.tagged(key)  # an earlier attempt may have succeeded although its response was lost
+            now, new_tag = self.tagged(
+                key, len(data)
+            )  # an earlier attempt may have succeeded although its response was lost
             return new_tag if now == data else None
 
         return self._call(key, put)
