@@ -13,7 +13,8 @@ from daskfs.algorithms.mission.active_kernels import learn_active, learn_active_
 from daskfs.algorithms.mission.calibration import (
     FIRST_ROWS,
     NEUTRAL,
-    RACE,
+    RACE_START,
+    SQUARES_ROWS,
     Calibration,
     compare_rates,
     mean_squares,
@@ -103,15 +104,16 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     Before the trials, the features of the parameter `keep` enter the tables, with units from the first rows. The
     argument `are_all` says whether the data have no other rows.
     """
-    squares = mean_squares(windows(rows, state.name_spaces, first))
-    calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
-    state.memory = with_kept(state.memory, state.keep, units)
+    squares = mean_squares(windows(slice_rows(rows, 0, min(len(rows.y), SQUARES_ROWS)), state.name_spaces, first))
+    calibration = Calibration(squares, NEUTRAL.rate_losses.copy())
+    if len(state.keep):
+        state.memory = with_kept(state.memory, state.keep, units_of(state.keep, rows))
     if params.learning_rate == "auto" and params.method == "active":
         rule, trial = rule_of(params, state.room, calibration), copy_state(state.memory)
 
         n = len(rows.y)
-        start, stop = (0, n) if are_all or n < FIRST_ROWS else (int(share * n) for share in RACE)
-        stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, stop), first + start)]
+        start = 0 if are_all or n < FIRST_ROWS else RACE_START
+        stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, n), first + start)]
 
         def loss_at(rate: float) -> float:
             for array, untouched in zip(trial, state.memory, strict=True):

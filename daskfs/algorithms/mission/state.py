@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
-from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
+from daskfs.algorithms.mission.calibration import FEW_ROWS, FIRST_ENTRIES, NEUTRAL, Calibration, rate_of
 from daskfs.algorithms.mission.cell_kernels import mark_tables
 from daskfs.algorithms.mission.halves import N_LEARNERS, POOL, HalvesState
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
@@ -189,7 +189,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
         block_entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
         halves = N_LEARNERS * refitting + 8 * 8 * POOL + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
         learning += halves + 16 * len(meta.row_groups())
-    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
+    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FEW_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
         learning += scaling_nbytes(meta)
