@@ -99,6 +99,7 @@ bench: $(READY)
 	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
 	for what in learn "learn --width 4194304" classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
 	$(BIN)/python pipelines/benchmarks/mission_units.py
+	$(BIN)/python pipelines/benchmarks/mission_race.py
 
 # daskfs beside the tools people use today, in one run; docs/rivals.md and a line of history with KEEP=1, an hour with FULL=1.
 bench-rivals: $(READY)
