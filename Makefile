@@ -97,6 +97,9 @@ docs: .venv/ready-for-docs
 gallery: $(READY)
 	$(BIN)/python pipelines/gallery/run.py
 
+# Figures of MISSION, which docs/benchmarks.md repeats, go to a file.
+MISSION_FIGURES = --json docs/mission-speed.json
+
 bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/rivals.py
 	for what in small compile; do $(BIN)/python pipelines/benchmarks/start.py $$what || exit; done
@@ -110,8 +113,10 @@ bench: $(READY)
 	$(BIN)/python pipelines/benchmarks/substitution_memory.py
 	$(BIN)/python pipelines/benchmarks/watching.py
 	for what in expansion gram passes accuracy workers; do $(BIN)/python pipelines/benchmarks/random_features.py $$what || exit; done
-	for what in learn "learn --width 4194304" classes quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
-	$(BIN)/python pipelines/benchmarks/mission_units.py
+	for what in quality rates workers memory; do $(BIN)/python pipelines/benchmarks/mission.py $$what || exit; done
+	for what in learn "learn --width 4194304" classes seeds; do $(BIN)/python pipelines/benchmarks/mission.py $$what $(MISSION_FIGURES) || exit; done
+	$(BIN)/python pipelines/benchmarks/mission_units.py $(MISSION_FIGURES)
+	$(BIN)/python pipelines/benchmarks/mission_race.py $(MISSION_FIGURES)
 
 # daskfs beside the tools people use today, in one run; docs/rivals.md and a line of history with KEEP=1, an hour with FULL=1.
 bench-rivals: $(READY)
@@ -140,6 +145,8 @@ bench-airflow: .venv-airflow/ready
 # Minutes long, and on public files below FROM, of which datasets/README.md says more.
 bench-real: $(READY)
 	for what in screening fit; do $(BIN)/python pipelines/benchmarks/random_features.py $$what --from $(FROM) || exit; done
+	$(BIN)/python pipelines/benchmarks/mission.py real --seeds 5 --from $(FROM) $(MISSION_FIGURES)
+	$(BIN)/python pipelines/benchmarks/mission_race.py --from $(FROM) $(MISSION_FIGURES)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "daskfs needs Python 3.11 or newer")'

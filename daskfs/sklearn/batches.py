@@ -1,6 +1,6 @@
 """The method `partial_fit`, which learns from batches of rows and keeps the state of the algorithm, but no rows.
 
-With ``learning_rate="auto"``, MISSION buffers the first 8,192 rows to choose the learning rate. A selection that is
+With ``learning_rate="auto"``, MISSION buffers the first 6,144 rows to choose the learning rate. A selection that is
 requested while MISSION still buffers rows is computed from the buffered rows.
 """
 
@@ -94,7 +94,7 @@ class BatchEstimator(SelectingEstimator):
         """Learn from a batch of rows, and keep the state of the algorithm for the next batch.
 
         After any number of batches, the estimator is bit for bit the same as after `fit` with ``passes=1`` on all rows
-        at once. With ``learning_rate="auto"``, the first 8,192 rows are buffered to choose the learning rate. The
+        at once. With ``learning_rate="auto"``, the first 6,144 rows are buffered to choose the learning rate. The
         parameters of the first call are used until the next `fit`, after which `partial_fit` starts from scratch.
 
         Parameters

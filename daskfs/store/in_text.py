@@ -29,9 +29,10 @@ from daskfs.store.dataset.names_kernels import COUNT, NameSet
 from daskfs.store.dataset.slicing import take_sparse_rows
 from daskfs.store.ingest.formats.base import LineFormat
 from daskfs.store.ingest.plan import content_digest
+from daskfs.store.ingest.rows_kernels import rows_with_new_ids
 from daskfs.store.ingest.sources import SourcePart, line_windows
 from daskfs.store.ingest.staging import merge_labels, merge_orders
-from daskfs.store.ingest.text_parts import PARSER_BYTES, PartParser, TextPiece, copy_block
+from daskfs.store.ingest.text_parts import PARSER_BYTES, PartParser, TextPiece
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.runs import HeldBack
@@ -43,6 +44,7 @@ _SPARE_BYTES = 12  # an entry, to sort rows
 _FLAGS = 1 << 20
 LARGEST_ID = (1 << 63) - 1  # of hashed names
 _ENTRIES_AT_ONCE = 1 << 14
+_WINDOW_BYTES = 1 << 18
 
 
 @dataclass
@@ -136,7 +138,8 @@ class TextFiles:
             is_held = block.nbytes <= self._free
             self._free -= block.nbytes if is_held else 0
         if is_held:
-            block = self.held[number] = copy_block(block)
+            parser.leave_memory()
+            self.held[number] = block
         return block
 
     def labelled_rows(self, number: int, parser: PartParser) -> SparseBlock:
@@ -319,7 +322,8 @@ class NamesInText:
         numbers = range(len(self._text.parts) if self._wanted else 0)
         blocks = Prefetcher(self._text.block, numbers, self._text.new_parser, _THREADS, _THREADS)
         for number, block in zip(numbers, blocks, strict=True):
-            rows = _first_rows(block, np.array([*self._wanted], np.uint64))
+            wanted = np.array([*self._wanted], np.uint64)
+            rows = rows_with_new_ids(read_only(block.indptr), read_only(block.ids), wanted)
             if len(rows):
                 self._read_names(number, rows)
             if not self._wanted:
@@ -335,11 +339,16 @@ class NamesInText:
 
     def _read_names(self, number: int, rows: NDArray[np.int64]) -> None:
         """Read the names of wanted features from some rows of a part of the text."""
-        part = self._text.parts[number]
-        text = b"".join(window.text.tobytes() for window in line_windows(part, part.nbytes + (1 << 16)))
-        lines = [line for line in text.split(b"\n") if line.strip(b" \t\r")]  # a line that is not blank is a row
+        part, lines, first = self._text.parts[number], list[bytes](), 0
+        for window in line_windows(part, _WINDOW_BYTES):
+            of_rows = [line for line in window.text.tobytes().split(b"\n") if line.strip(b" \t\r")]  # not blank
+            own = rows[(rows >= first) & (rows < first + len(of_rows))] - first
+            lines += [of_rows[row] for row in own.tolist()]
+            first += len(of_rows)
+            if first > rows[-1]:
+                break
         parser = PartParser(self._text.kind, len(rows), _ENTRIES_AT_ONCE, self._take)
-        parser.parse_lines([lines[row] for row in rows.tolist()], part.source)
+        parser.parse_lines(lines, part.source)
 
     def _take(self, names: NameSet) -> None:
         ids = names.ids[: names.used[COUNT]]
@@ -347,14 +356,6 @@ class NamesInText:
             name = names.text[names.starts[entry] : names.starts[entry + 1]].tobytes()
             self._known[int(ids[entry])] = name_text(name)
             self._wanted.discard(int(ids[entry]))
-
-
-def _first_rows(block: SparseBlock, wanted: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers of rows that together have all wanted features of the block."""
-    entries = _entries_of(block, wanted)
-    first = np.unique(block.ids[entries], return_index=True)[1]
-    rows: NDArray[np.int64] = np.unique(np.searchsorted(block.indptr, entries[first], side="right") - 1)
-    return rows
 
 
 _texts: dict[str, TextFiles] = {}

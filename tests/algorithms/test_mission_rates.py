@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import daskfs
-from daskfs.algorithms.mission.calibration import RATES, Calibration, compare_rates, rate_of
+from daskfs.algorithms.mission.calibration import FIRST_ROWS, RATES, Calibration, compare_rates, rate_of
+from daskfs.protocol import Meta, SparseBlock, flatten
 
 
 def best_rate(losses) -> float:
@@ -55,3 +56,31 @@ def test_no_more_rates_are_tried_than_needed(best):
 def test_shards_that_tried_different_rates_agree_on_one():
     slow, fast = (compare_rates(lambda rate, best=best: (np.log2(rate) - best) ** 2) for best in (1, 4))
     assert 2 * best_rate(slow + fast) in (4.0, 8.0)
+
+
+def many_rows(n: int) -> SparseBlock:
+    """Rows of two features, with values of many sizes."""
+    rng = np.random.default_rng(0)
+    ids = np.sort(rng.integers(0, 10**6, (n, 2)), axis=1) + np.array([0, 10**6])
+    values, y = rng.exponential(size=2 * n).astype(np.float32), np.sign(rng.normal(size=n))
+    return SparseBlock(0, np.arange(0, 2 * n + 1, 2), ids.ravel().astype(np.uint64), values, y)
+
+
+def cut(block: SparseBlock, start: int, stop: int) -> SparseBlock:
+    ids, values = block.ids[2 * start : 2 * stop], block.values[2 * start : 2 * stop]
+    return SparseBlock(start, np.arange(0, 2 * (stop - start) + 1, 2), ids, values, block.y[start:stop])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("first", [1000, FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 24, 9000])
+def test_the_first_rows_are_learned_as_soon_as_they_are_enough(first):
+    """The first block at once, without a copy, if it has enough; and the same rows decide in any case."""
+    n, rows = 9000, many_rows(9000)
+    meta = Meta("sparse", n, 2 * 10**6, 2 * n, 2 * 10**6, (-1.0, 1.0), rows.nbytes)
+    algorithm = daskfs.Mission(20, width=2**10, refit=0)
+    whole = algorithm.update(algorithm.start(meta, 0), rows)
+    state = algorithm.update(algorithm.start(meta, 0), cut(rows, 0, first))
+    assert (state.buffer is None) == (state.calibration is not None) == (first >= FIRST_ROWS)
+    state = algorithm.update(state, cut(rows, first, n)) if first < n else state
+    for name, value in flatten(whole).items():
+        np.testing.assert_array_equal(flatten(state)[name], value, err_msg=name)

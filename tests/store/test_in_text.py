@@ -20,6 +20,7 @@ from daskfs.store.ingest import text_parts
 from daskfs.store.ingest.formats import make_format
 from daskfs.store.ingest.formats.label_kernels import copy_vw_labels
 from daskfs.store.ingest.formats.vw_kernels import parse_vw
+from daskfs.store.ingest.rows_kernels import rows_with_new_ids
 from daskfs.store.ingest.sources import find_sources
 
 LINES = {
@@ -183,3 +184,15 @@ def test_a_feature_of_other_data_has_no_name(tmp_path):
     (tmp_path / "a.vw").write_text("1 |f a\n0 |f b\n")
     with pytest.raises(DatasetError, match="feature 12345 has no name here"):
         opened([tmp_path / "a.vw"], "vw").names([12345])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("n_wanted", [1, 7, 200])
+def test_the_rows_where_features_come_in(n_wanted):
+    rng = np.random.default_rng(n_wanted)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 6, 80))])
+    ids = rng.integers(0, 300, indptr[-1]).astype(np.uint64) * np.uint64(1 << 40)  # the low bits are equal
+    wanted = rng.permutation(300)[:n_wanted].astype(np.uint64) * np.uint64(1 << 40)
+    rows = np.repeat(np.arange(80), np.diff(indptr))
+    expected = sorted({int(rows[ids == feature][0]) for feature in wanted if feature in ids})
+    assert rows_with_new_ids(indptr, ids, wanted).tolist() == expected

@@ -43,7 +43,7 @@ from daskfs.algorithms.error_control import check_limits
 from daskfs.algorithms.keep import kept_features, names_to_keep
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
-    FIRST_ROWS,
+    FEW_ROWS,
     are_few,
     count_first_rows,
     rate_of,
@@ -75,7 +75,7 @@ from daskfs.algorithms.mission.refit import RefitState, fits_in_memory, held_bac
 from daskfs.algorithms.mission.rows import (
     NO_ROWS,
     RowCounts,
-    are_usable,
+    are_all_usable,
     check_interactions,
     count_rows,
     idf_of,
@@ -272,7 +272,7 @@ class Mission(Algorithm):
         return Sharing(Schedule.SYNCHRONOUS, 10, min_bytes_per_merge=16 << 20, has_fixed_shards=has_fixed_shards)
 
     def resolve(self, meta: Meta) -> Mission:
-        is_small = self.method == "active" and meta.n_samples <= FIRST_ROWS
+        is_small = self.method == "active" and meta.n_samples <= FEW_ROWS
         passes = (_PASSES if is_small else 1) if self.passes == "auto" else self.passes
         loss = loss_for(meta) if self.loss == "auto" else self.loss
         n_select = self.n_select if self.interactions else min(self.n_select, meta.n_features)  # pairs are many more
@@ -465,7 +465,7 @@ class Mission(Algorithm):
             state = self._learn(state, rows, first)
             learn_halves(self, state, rows, first)
             return state
-        if not are_usable(rows).all():
+        if not are_all_usable(rows):
             raise unusable_value(rows, first)
         if state.buffer is None:
             state.buffer_start = first
@@ -530,7 +530,7 @@ class Mission(Algorithm):
         is_first = state.passes == len(self._stages) - self.n_refits
         rule, done = self._rule(state, state.n_shards), 0
         for part in self._windows(state, rows, first):
-            if not are_usable(part).all():
+            if not are_all_usable(part):
                 raise unusable_value(rows, first)
             which, part = held[done : done + len(part.y)], only_selected(part, state.memory.keys)
             if is_first:

@@ -25,10 +25,17 @@ from daskfs.protocol import Meta
 if TYPE_CHECKING:
     from daskfs.algorithms.mission import Mission
 
-FIRST_ROWS = 8192
-RACE = 1 / 2, 3 / 4
-"""Rates race by losses between these shares of `FIRST_ROWS`, if more rows follow, and otherwise by the losses of all
-first rows. Before, rows are learned from nothing; losses of fewer rows choose a smaller rate on some data."""
+FIRST_ROWS = 6144
+"""Rows to calibrate on. Blocks of short rows have 6,168 rows, so that no two blocks need to be joined."""
+FEW_ROWS = 8192
+"""Up to so many rows are put in random order if they are sorted, and are read several times."""
+RACE = 2048, 4096
+"""Rates race by the losses of the first rows between these numbers, if more rows follow, and otherwise by the losses of
+all first rows. Before, rows are learned from nothing; losses of fewer rows choose a smaller rate on some data. Those of
+the very first are no cheaper heat for many rates: the first thousand rows take as long as three thousand later ones."""
+_RACE_WIDTH = 1 << 17
+SQUARES_ROWS = 2048
+"""Of the first rows, those of which `mean_squares` are taken."""
 FIRST_ENTRIES = 1 << 20  # fewer rows suffice where rows are long
 RATES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # 128 is best where features are seen once or twice
 _FIRST_RATE = 1  # the search begins with this one and the next: usual data are best with one of them
@@ -62,9 +69,14 @@ def count_first_rows(rows: SparseRows) -> int | None:
     return count if count <= len(rows.y) else None
 
 
+def race_width(width: int) -> int:
+    """Return the width of the sketch in which rates race: 4,096 rows have few features, and need no larger sketch."""
+    return min(width, _RACE_WIDTH)
+
+
 def are_few(meta: Meta) -> bool:
-    """Return whether all rows fit into the buffer of first rows."""
-    return meta.n_samples <= FIRST_ROWS and meta.n_entries <= FIRST_ENTRIES
+    """Return whether all rows fit into the buffer where they are put in random order."""
+    return meta.n_samples <= FEW_ROWS and meta.n_entries <= FIRST_ENTRIES
 
 
 def target_sums(y: NDArray[np.float64]) -> NDArray[np.float64]:

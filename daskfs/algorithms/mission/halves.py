@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from daskfs.algorithms.error_control import count_reported, permutation, q_values, random_words
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Floats
-from daskfs.algorithms.mission.calibration import FIRST_ROWS, are_few
+from daskfs.algorithms.mission.calibration import FEW_ROWS, are_few
 from daskfs.algorithms.mission.memory_kernels import COUNT, Memory, SparseRows
 from daskfs.algorithms.mission.rows import ignore_rows, keys_of_groups, read_only
 from daskfs.errors import OptionError
@@ -51,7 +51,7 @@ N_PAIRS = 10
 """B: the number of pairs of complementary halves."""
 N_LEARNERS = 4 * N_PAIRS
 """The number of learners of halves: for every pair, two with the target and two with the permuted target."""
-POOL = FIRST_ROWS
+POOL = FEW_ROWS
 """The largest number of first rows, from which all other rows take their permuted targets."""
 FEWEST_GROUPS = 5
 """The least number of groups among the first rows: a permutation of fewer leaves more than a fifth in place."""

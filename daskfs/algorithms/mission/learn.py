@@ -14,9 +14,11 @@ from daskfs.algorithms.mission.calibration import (
     FIRST_ROWS,
     NEUTRAL,
     RACE,
+    SQUARES_ROWS,
     Calibration,
     compare_rates,
     mean_squares,
+    race_width,
 )
 from daskfs.algorithms.mission.cell_kernels import add_share_of_cells, fade_cells, mark_tables
 from daskfs.algorithms.mission.halves import HalvesState, judge, learners, only_reported, salts, with_salt
@@ -103,19 +105,18 @@ def calibrate(params: Mission, state: MissionState, rows: SparseRows, first: int
     Before the trials, the features of the parameter `keep` enter the tables, with units from the first rows. The
     argument `are_all` says whether the data have no other rows.
     """
-    squares = mean_squares(windows(rows, state.name_spaces, first))
-    calibration, units = Calibration(squares, NEUTRAL.rate_losses.copy()), units_of(state.keep, rows)
+    squares = mean_squares(windows(slice_rows(rows, 0, min(len(rows.y), SQUARES_ROWS)), state.name_spaces, first))
+    calibration = Calibration(squares, NEUTRAL.rate_losses.copy())
+    units = units_of(state.keep, rows) if len(state.keep) else np.empty(0, np.float32)
     state.memory = with_kept(state.memory, state.keep, units)
     if params.learning_rate == "auto" and params.method == "active":
-        rule, trial = rule_of(params, state.room, calibration), copy_state(state.memory)
-
-        n = len(rows.y)
-        start, stop = (0, n) if are_all or n < FIRST_ROWS else (int(share * n) for share in RACE)
+        small = replace(params, width=race_width(params.width))
+        rule, n_scores, n = rule_of(small, state.room, calibration), len(state.memory.bias), len(rows.y)
+        start, stop = (0, n) if are_all or n < FIRST_ROWS else RACE
         stages = [(slice_rows(rows, 0, start), first), (slice_rows(rows, start, stop), first + start)]
 
         def loss_at(rate: float) -> float:
-            for array, untouched in zip(trial, state.memory, strict=True):
-                array[...] = untouched
+            trial = with_kept(empty_memory(small, n_scores, state.room), state.keep, units)
             for some_rows, number in stages:
                 trial.totals[:] = 0.0
                 for part in windows(some_rows, state.name_spaces, number):

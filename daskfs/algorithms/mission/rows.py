@@ -142,6 +142,13 @@ def are_usable(rows: SparseRows) -> NDArray[np.bool_]:
     return usable
 
 
+def are_all_usable(rows: SparseRows) -> bool:
+    """Return whether all values are finite and have a finite square."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = np.isfinite(rows.values @ rows.values)  # without an array of squares
+    return bool(is_finite or are_usable(rows).all())
+
+
 def unusable_value(rows: SparseRows, first: int) -> RowError:
     """Return an error that names the first value that is not usable, where `first` is the number of the first row."""
     entry = int(np.argmin(are_usable(rows)))

@@ -53,15 +53,16 @@ class Scaling:
         """Return moments and typical values from the first rows, with no numeric features unless `centre` is true."""
         if _are_all_one(rows.values):  # words, of which none is numeric
             return cls(*_NO_MOMENTS, NO_UNITS)
-        units = measure_units(rows.ids, rows.values, _count_unit_bits(min(len(rows.ids), int(rows.ids.max()) + 1)))
+        max_id = int(rows.ids.max())
+        units = measure_units(rows.ids, rows.values, _count_unit_bits(min(len(rows.ids), max_id + 1)))
         if not centre:
             return cls(*_NO_MOMENTS, units)
-        if int(rows.ids.max(initial=0)) > _MAX_ID:
+        if max_id > _MAX_ID:
             stop = int(np.searchsorted(rows.indptr, _LOOK, side="right")) - 1
             rows = slice_rows(rows, 0, min(len(rows.y), max(stop, _LOOK_ROWS)))
             features, at = np.unique(rows.ids, return_inverse=True)
         else:
-            features, at = np.arange(int(rows.ids.max(initial=0)) + 1, dtype=np.uint64), rows.ids.view(np.int64)
+            features, at = np.arange(max_id + 1, dtype=np.uint64), rows.ids.view(np.int64)
         n, values = len(rows.y), rows.values.astype(np.float64)
         count = np.bincount(at, minlength=len(features))
         often = np.maximum(count, 1)

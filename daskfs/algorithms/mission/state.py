@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
-from daskfs.algorithms.mission.calibration import FIRST_ENTRIES, FIRST_ROWS, NEUTRAL, Calibration, rate_of
+from daskfs.algorithms.mission.calibration import FEW_ROWS, FIRST_ENTRIES, NEUTRAL, Calibration, race_width, rate_of
 from daskfs.algorithms.mission.cell_kernels import mark_tables
 from daskfs.algorithms.mission.halves import N_LEARNERS, POOL, HalvesState
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
@@ -178,20 +178,23 @@ def with_kept(memory: Memory, ids: NDArray[np.uint64], units: NDArray[np.float32
     return memory._replace(kept=np.sort(ids) + np.uint64(1))
 
 
+def _count_bytes_of_memory(params: Mission, n_scores: int, room: int) -> int:
+    arrays = _arrays(params, n_scores, room).values()
+    return sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
+
+
 def count_bytes(params: Mission, meta: Meta) -> int:
     """Return the most bytes that the state and temporary arrays take."""
     n_scores, longest_row = count_scores(params, meta), 2 * min(meta.block_nbytes // 4, meta.n_entries)
     room = room_of(params, len(kept_features(params.keep, meta)), longest_row)
-    arrays = _arrays(params, n_scores, room).values()
-    learning: int = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in arrays)
-    refitting = learning
-    if params.method == "active":
-        learning *= 2 if params.learning_rate == "auto" else 1  # another memory, to try rates
+    learning = refitting = _count_bytes_of_memory(params, n_scores, room)
+    if params.method == "active" and params.learning_rate == "auto":
+        learning += _count_bytes_of_memory(replace(params, width=race_width(params.width)), n_scores, room)
     if params.error_control is not None:
         block_entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
         halves = N_LEARNERS * refitting + 8 * 8 * POOL + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
         learning += halves + 16 * len(meta.row_groups())
-    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FIRST_ROWS, meta.n_samples)
+    buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FEW_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
         learning += scaling_nbytes(meta)

@@ -18,6 +18,11 @@ from daskfs.jit import helper, inlined, kernel, warms
 
 _SAME = np.float32(1e-4)  # relative difference of sizes that are the same up to rounding
 _HALF = np.uint64(32)
+# A slot is counted in four numbers: the lower bits of its feature's id; its votes and, in the lower half, the number of
+# entries; the size of the first of these, negative if another differs; and the sum of sizes, as multiples of the first.
+_OWNER, _VOTES_AND_COUNT, _FIRST, _RATIOS = 0, 1, 2, 3
+_ONE_VOTE, _COUNT = np.uint32(1 << 16), np.uint32((1 << 16) - 1)
+_VOTE_AND_COUNT = np.uint32(_ONE_VOTE + 1)
 
 
 @inlined
@@ -51,28 +56,33 @@ def values_outside(ids, values, units):
 
 @kernel
 def measure_units(ids, values, bits):
-    """Return the slots of features, from the entries of the first rows; no slots if no feature has one."""
+    """Return the slots of features, from the entries of fewer than 2^16 rows; no slots if no feature has one."""
     n = 1 << bits
-    owners, votes, counts = np.zeros(n, np.uint64), np.zeros(n, np.int32), np.zeros(n, np.int32)
-    first, ratios, differ = np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.bool_)
+    tallies = np.zeros((n, 4), np.uint32)  # four numbers a slot: one access to memory for all
+    sizes = tallies.view(np.float32)
     for e in range(len(ids)):
-        size, at = abs(values[e]), cell_of(short_hash(ids[e]), bits)
+        size, owner, at = abs(values[e]), np.uint32(ids[e]), cell_of(short_hash(ids[e]), bits)
         if size == 0:
             continue
-        if votes[at] > 0 and owners[at] != ids[e]:
-            votes[at] -= 1
-            continue
-        if votes[at] == 0 and (owners[at] != ids[e] or counts[at] == 0):
-            owners[at], first[at], ratios[at], counts[at], differ[at] = ids[e], size, 0, 0, False
-        ratio = size / first[at]
-        votes[at], counts[at], ratios[at] = votes[at] + 1, counts[at] + 1, ratios[at] + ratio
-        differ[at] |= abs(ratio - 1) > _SAME
+        both, is_own = tallies[at, _VOTES_AND_COUNT], tallies[at, _OWNER] == owner
+        if not is_own and both >= _ONE_VOTE:
+            tallies[at, _VOTES_AND_COUNT] = both - _ONE_VOTE
+        elif not is_own or both == 0:
+            tallies[at, _OWNER], tallies[at, _VOTES_AND_COUNT] = owner, _VOTE_AND_COUNT
+            sizes[at, _FIRST], sizes[at, _RATIOS] = size, 1
+        else:
+            ratio = size / abs(sizes[at, _FIRST])
+            tallies[at, _VOTES_AND_COUNT] = both + _VOTE_AND_COUNT
+            sizes[at, _RATIOS] += ratio
+            if abs(ratio - 1) > _SAME:
+                sizes[at, _FIRST] = -abs(sizes[at, _FIRST])
     units, n_units = np.zeros(n, np.uint64), 0
     for at in range(n):
-        if differ[at]:
-            unit = np.float32(1) / (first[at] * ratios[at] / np.float32(counts[at]))
+        if sizes[at, _FIRST] < 0:
+            count = np.float32(tallies[at, _VOTES_AND_COUNT] & _COUNT)
+            unit = np.float32(1) / (-sizes[at, _FIRST] * sizes[at, _RATIOS] / count)
             if 0 < unit < np.inf:
-                units[at] = (np.uint64(bits_of(unit)) << _HALF) | np.uint64(np.uint32(owners[at]))
+                units[at] = (np.uint64(bits_of(unit)) << _HALF) | np.uint64(tallies[at, _OWNER])
                 n_units += 1
     return units if n_units > 0 else units[:0].copy()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daskfs.jit import helper, kernel, warms
+from daskfs.jit import helper, kernel, read_only, warms
 from daskfs.store.dataset.bits_kernels import bit_length
 
 # The status that a parser kernel returns. From FIRST_ERROR on it is an error code of the format, for the row that
@@ -19,6 +19,7 @@ ROWS, ENTRIES, NEXT, LINE, AT, TAG_BYTES = 0, 1, 2, 3, 4, 5
 LONGEST_TAG = 256
 
 SHORT_ROW = 16  # entries up to which insertion is fastest
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # ids need not be hashes
 LONG_ROW = 1 << 12  # entries up to which a row and its positions fit the first-level cache
 
 
@@ -255,6 +256,38 @@ def all_ones(values):
 
 
 @kernel
+def rows_with_new_ids(indptr, ids, wanted):
+    """Return the numbers of the rows in which one of the distinct ids `wanted` occurs for the first time, ascending."""
+    bits = 4
+    while (1 << bits) < 4 * len(wanted):
+        bits += 1
+    mask, shift, n = (1 << bits) - 1, np.uint64(64 - bits), 0
+    keys, rows = np.zeros(1 << bits, np.uint64), np.empty(len(wanted), np.int64)
+    is_known = np.zeros(1 << bits, np.bool_)
+    for i in range(len(wanted)):
+        at = np.int64((wanted[i] * _SPREAD) >> shift)
+        while keys[at] != 0:
+            at = (at + 1) & mask
+        keys[at] = wanted[i] + np.uint64(1)
+    left = len(wanted)
+    for r in range(len(indptr) - 1):
+        before = left
+        for e in range(indptr[r], indptr[r + 1]):
+            at = np.int64((ids[e] * _SPREAD) >> shift)
+            while keys[at] != 0 and keys[at] != ids[e] + np.uint64(1):
+                at = (at + 1) & mask
+            if keys[at] != 0 and not is_known[at]:
+                is_known[at] = True
+                left -= 1
+        if left < before:
+            rows[n] = r
+            n += 1
+        if left == 0:
+            break
+    return rows[:n].copy()
+
+
+@kernel
 def first_not_finite(values):
     """Return the position of the first NaN or infinity in a flat array, or -1 if all values are finite."""
     for i in range(len(values)):
@@ -267,6 +300,7 @@ def first_not_finite(values):
 def _warm() -> None:
     ids, ones = np.zeros(2, np.uint64), np.ones(2, np.float32)
     all_ones(ones)
+    rows_with_new_ids(read_only(np.array([0, 2])), read_only(ids), ids)
     copy_rows(np.array([0, 2]), ids, ones, np.zeros(1), 0, new_row_arrays(1, 2))
     first_not_finite(ones)
     first_not_finite(ones.astype(np.float64))
