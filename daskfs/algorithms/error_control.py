@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
-from daskfs.errors import OptionError, check_positive
+from daskfs.errors import OptionError
 
 _LARGEST_GROUP = 2**24  # float32 does not tell larger numbers apart
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # of splitmix64
@@ -73,7 +73,6 @@ def check_limits(
     for name, value, least in (("max_fdr", max_fdr, 1 / (n_null * n_select)), ("max_false", max_false, 1 / n_null)):
         if value is None:
             continue
-        check_positive(name, value)
         if not is_on:
             raise OptionError(f"{name}: needs error_control={control!r}")
         if value < least:
