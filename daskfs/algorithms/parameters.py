@@ -46,7 +46,7 @@ def check_fields(params: Any, may_be_zero: Collection[str] = ()) -> None:
 
 
 @cache
-def _kinds_of(algorithm: type) -> dict[str, tuple[Any, ...]]:
+def _kinds_of(algorithm: Any) -> dict[str, tuple[Any, ...]]:
     """Return the types of every field of an algorithm, of which a union has several."""
     hints = get_type_hints(algorithm)
     return {
@@ -59,7 +59,7 @@ def _is_allowed(kind: Any, value: Any, least: int) -> bool:
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if kind is int:
-        return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+        return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
     if kind is float:
         is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
         return is_number and (value > 0 or (value == 0 == least))
