@@ -27,7 +27,7 @@ def check_fields(params: Any, may_be_zero: Collection[str] = ()) -> None:
     Traceback (most recent call last):
     daskfs.errors.OptionError: idf='no': must be True or False
     """
-    for name, kinds in _kinds_of(type(params)).items():
+    for name, kinds in _kinds_of(params.__class__).items():
         value = getattr(params, name)
         if kinds == (tuple[str, ...],):
             plain: Any = names_to_keep(value)
