@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, get_args
 
 _USER = re.compile(r"://(?:[^/\s]*@|[^/\s:@]*:(?!\d+/)[^\s@]*@)")  # a password may have slashes
@@ -258,17 +258,11 @@ def some_names(names: Iterable[str], most: int = 8) -> str:
 def check_choice(option: str, value: object, choices: object) -> None:
     """Raise OptionError if the value of an option is not one of the strings of a `Literal` type."""
     words = get_args(choices)
-    if value not in words:
-        raise OptionError(f"{option}: {value!r} is none of {', '.join(words)}{nearest(str(value), words)}")
+    if not isinstance(value, str) or value not in words:
+        raise OptionError(f"{option}: {value!r:.80} is none of {', '.join(words)}{nearest(str(value), words)}")
 
 
 def check_whole(option: str, value: object, least: int) -> None:
     """Raise OptionError if the value of an option is not a whole number, or is less than `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise OptionError(f"{option}={value!r:.40}: must be a whole number, at least {least}")
-
-
-def check_positive(option: str, value: object, otherwise: str = "") -> None:
-    """Raise OptionError if the value of an option is not a number above 0."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
-        raise OptionError(f"{option}={value!r:.40}: must be a number above 0{otherwise}")

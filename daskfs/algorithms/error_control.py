@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.losses import Floats
-from daskfs.errors import OptionError, check_positive
+from daskfs.errors import OptionError
 
 _LARGEST_GROUP = 2**24  # float32 does not tell larger numbers apart
 _DIGITS, _ROUNDING = 12, 1e-9  # of shares, and of limits that are compared with them
@@ -88,7 +88,6 @@ def check_limits(
     for name, value, least in (("max_fdr", max_fdr, 1 / (n_null * n_select)), ("max_false", max_false, 1 / n_null)):
         if value is None:
             continue
-        check_positive(name, value)
         if not is_on:
             raise OptionError(f"{name}: needs error_control={control!r}")
         if value < least:

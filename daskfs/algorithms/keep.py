@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,8 @@ from daskfs.protocol import Meta
 
 def names_to_keep(keep: Sequence[str]) -> tuple[str, ...]:
     """Return the parameter `keep` as a tuple. Raise OptionError if it is a single text and not a list."""
-    if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+    is_list = isinstance(keep, Iterable) and not isinstance(keep, (str, Mapping))
+    if not is_list or not all(isinstance(name, str) for name in keep):
         raise OptionError(f"keep={keep!r:.80}: give a list of names, such as ['age', 'batch']")
     return tuple(keep)
 

@@ -30,8 +30,23 @@ COMMON = {
     "keep": ("NAME,NAME…", "Features that are in the model in any case, and not counted in -k."),
 }
 """Metavars and help texts of the parameters of all algorithms that most people need."""
-METAVARS = {int: "N", float: "X", str: "TEXT", tuple[str, ...]: "NAME,NAME…", types.NoneType: "none"}
-IN_WORDS = {int: "a whole number", float: "a number", str: "text", tuple[str, ...]: "names", types.NoneType: "none"}
+METAVARS = {
+    int: "N",
+    float: "X",
+    str: "TEXT",
+    bool: "true|false",
+    tuple[str, ...]: "NAME,NAME…",
+    types.NoneType: "none",
+}
+IN_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    tuple[str, ...]: "names",
+    types.NoneType: "none",
+}
+_BOOLEANS = {"true": True, "false": False}
 
 
 class FlagOfGroup(click.Option):
@@ -234,9 +249,11 @@ def _value(flag: str, kind: Any, word: Any) -> Any:
 
 
 def _read(kind: Any, word: str) -> Any:
-    """Convert a string to a simple type (int, float, str, tuple of str, None or Literal), or raise ValueError."""
+    """Convert a string to a simple type (bool, int, float, str, tuple of str, None, Literal), or raise ValueError."""
     if kind == tuple[str, ...]:
         return tuple(filter(None, word.split(",")))
+    if kind is bool and word in _BOOLEANS:
+        return _BOOLEANS[word]
     if kind not in (int, float, str):
         if word != _word_for(kind, METAVARS):
             raise ValueError(word)

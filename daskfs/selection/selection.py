@@ -108,9 +108,13 @@ class Selection:
     inputs
         The columns that random features are computed from; None if features are columns.
     importance
-        The share of each feature in the sum of what all of `features` contribute to the model. The contribution is
-        the algorithm's own measure: for `OnlineSubstitution` the increase of the objective without the feature, for
-        `Mission` and `SparseRandomFeatures` the size of the weight times the standard deviation of the feature.
+        The share of each feature in the sum of what all of `features` contribute to the model. `features` are in this
+        order, so that the first of them are a good set by themselves. The contribution is the algorithm's own measure.
+        For `OnlineSubstitution` it is the fall of the objective when the feature joins those before it and all weights
+        are fitted anew; the next feature is the one with the largest fall, and its fall may exceed the one before where
+        two features serve together. For `Mission` it is the covariance of the feature's term of the scores with the
+        target, and for `SparseRandomFeatures` the standard deviation of this term. With error control of
+        `OnlineSubstitution` it is t², and for `Univariate` the score.
     kept
         Features that are in the model because the parameter `keep` asked for them; None if there are none.
     chosen

@@ -255,13 +255,13 @@ class TestRefused:
             ({"n_select": 2.5}, "n_select=2.5: must be a whole number"),
             ({"n_select": "2"}, "n_select='2': must be a whole number"),
             ({"n_select": 3, "passes": 0}, "passes=0"),
-            ({"n_select": 3, "ridge": "Auto"}, "ridge='Auto': must be a number above 0 or 'auto'"),
+            ({"n_select": 3, "ridge": "Auto"}, "ridge='Auto': must be a number above 0, or 'auto'"),
             (
                 {"n_select": 3, "loss": "absolute"},
                 "loss: 'absolute' is none of auto, squared, squared_hinge",
             ),
             ({"n_select": 3, "method": "greedy"}, "method: 'greedy' is none of block, paper, async"),
-            ({"n_select": 3, "ridge": -1.0}, "ridge=-1.0: must be a number above 0 or 'auto'"),
+            ({"n_select": 3, "ridge": -1.0}, "ridge=-1.0: must be a number above 0, or 'auto'"),
             ({"n_select": 3, "step": 1.5}, "step=1.5"),
         ],
     )

@@ -24,18 +24,15 @@ def objective(X, Y, S, ridge):
     return 0.5 * ((Y - X_S @ W) ** 2).sum() + 0.5 * ridge * (W**2).sum(), W
 
 
-def elimination(X, Y, S, ridge):
-    """Columns of S, the last removed first; always the one goes without which the objective rises least. And the rises,
-    or larger ones of columns removed before.
-    """
-    order, rises = [], []
-    while S:
-        trials = [(objective(X, Y, [i for i in S if i != j], ridge)[0], j) for j in S]
-        value, worst = min(trials)
-        rises.append(max([value - objective(X, Y, S, ridge)[0], *rises[-1:]]))
-        order.append(worst)
-        S = [i for i in S if i != worst]
-    return order[::-1], np.array(rises[::-1])
+def ranking(X, Y, S, ridge):
+    """Columns of S as they join, always the one with which the objective falls most; and the falls."""
+    order, falls = [], []
+    while len(order) < len(S):
+        before = objective(X, Y, order, ridge)[0]
+        value, best = min((objective(X, Y, [*order, j], ridge)[0], j) for j in S if j not in order)
+        order.append(best)
+        falls.append(before - value)
+    return order, np.array(falls)
 
 
 def substitute(X, Y, S, ridge):

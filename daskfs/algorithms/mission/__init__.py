@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daskfs.algorithms.error_control import check_limits
-from daskfs.algorithms.keep import kept_features, names_to_keep
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import RowLoss, check_target, encode_classes, encode_target, loss_for, positive_target
 from daskfs.algorithms.mission.calibration import (
     FEW_ROWS,
@@ -107,7 +107,8 @@ from daskfs.algorithms.mission.state import (
     room_of,
     rule_of,
 )
-from daskfs.errors import OptionError, check_choice, check_positive, check_whole
+from daskfs.algorithms.parameters import check_fields
+from daskfs.errors import OptionError
 from daskfs.jit import warms
 from daskfs.protocol import (
     Algorithm,
@@ -229,30 +230,17 @@ class Mission(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, MissionLoss)
-        check_choice("method", self.method, MissionMethod)
-        for name in ("n_select", "width", "depth"):
-            check_whole(name, getattr(self, name), 1)
+        check_fields(self, may_be_zero=("refit", "fading"))
         if self.width.bit_count() != 1 or not 2 <= self.width <= 1 << _MAX_BITS:
             raise OptionError(f"width={self.width}: must be a power of two, from 2 to 2**{_MAX_BITS}")
         if self.depth % 2 != 1 or not 1 <= self.depth <= MAX_DEPTH:
             raise OptionError(f"depth={self.depth}: must be an odd number from 1 to {MAX_DEPTH}")
-        if self.learning_rate != "auto":
-            check_positive("learning_rate", self.learning_rate, " or 'auto'")
-        object.__setattr__(self, "keep", names_to_keep(self.keep))
-        check_positive("sightings", self.sightings)
-        if self.passes != "auto":
-            check_whole("passes", self.passes, 1)
-        if self.refit != "auto":
-            check_whole("refit", self.refit, 0)
         check_interactions(self.interactions)
         if self.per_class and self.loss not in ("auto", "softmax"):
             raise OptionError("per_class: only loss='softmax' has weights for every class")
-        if not 0 <= self.fading < 1:
+        if self.fading >= 1:
             raise OptionError(f"fading={self.fading!r:.40}: must be a number from 0 up to 1")
-        if self.error_control is not None:
-            check_choice("error_control", self.error_control, Literal["halves"])
-        elif self.groups is not None:
+        if self.error_control is None and self.groups is not None:
             raise OptionError("groups: needs error_control='halves'")
         is_on = self.error_control is not None
         check_limits(self.max_fdr, self.max_false, "halves", is_on, n_null=1, n_select=self.n_select)

@@ -44,8 +44,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from daskfs.algorithms.keep import kept_features, names_to_keep
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import Loss, encode_classes, loss_for, positive_target
+from daskfs.algorithms.parameters import check_fields
 from daskfs.algorithms.random_features.inputs import count_inputs, merge_inputs, one_vs_rest_labels, rows_nbytes
 from daskfs.algorithms.random_features.models import PATH_LENGTH
 from daskfs.algorithms.random_features.result import add_record, make_preview, make_result
@@ -54,7 +55,7 @@ from daskfs.algorithms.random_features.scale import scale_nbytes, sees_all_rows
 from daskfs.algorithms.random_features.state import RandomFeaturesState, Sums, initial_state
 from daskfs.algorithms.random_features.sums import GRAM_BYTES_PER_PASS, TILE_ROWS, add_block, add_pending, zero_sums
 from daskfs.basis import LINEAR, Kernel
-from daskfs.errors import OptionError, check_choice, check_positive, check_whole
+from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Axis, Block, Meta, Preview, Result, Schedule, Sharing, copy_state
 
 MIXED_INPUTS = (1, 2, 3, 0, 0, 0, 0, 0)
@@ -145,22 +146,9 @@ class SparseRandomFeatures(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("kernel", self.kernel, Kernel)
-        check_choice("loss", self.loss, RandomFeaturesLoss)
-        check_choice("scaling", self.scaling, Literal["unit", "standard", "none"])
-        for name in ("penalty", "gamma"):
-            if getattr(self, name) != "auto":
-                check_positive(name, getattr(self, name), " or 'auto'")
-        object.__setattr__(self, "keep", names_to_keep(self.keep))
-        check_positive("tolerance", self.tolerance)
-        for name in ("rounds", "per_round", "max_features"):
-            check_whole(name, getattr(self, name), 1)
-        if self.inputs_per_feature not in ("auto", None):
-            check_whole("inputs_per_feature", self.inputs_per_feature, 1)
-        if self.n_select is not None:
-            check_whole("n_select", self.n_select, 1)
-            if self.n_select > self.max_features:
-                raise OptionError(f"n_select={self.n_select:,} is above max_features={self.max_features:,}: raise that")
+        check_fields(self)
+        if self.n_select is not None and self.n_select > self.max_features:
+            raise OptionError(f"n_select={self.n_select:,} is above max_features={self.max_features:,}: raise that")
 
     @property
     def passes(self) -> None:

@@ -29,14 +29,15 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from daskfs.algorithms.error_control import check_limits
-from daskfs.algorithms.keep import kept_features, names_to_keep
+from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import RowLoss, check_target, loss_for
+from daskfs.algorithms.parameters import check_fields
 from daskfs.algorithms.substitution.asynchronous import AsynchronousMethod
 from daskfs.algorithms.substitution.block import BlockMethod
 from daskfs.algorithms.substitution.error_control import N_PERMUTED
 from daskfs.algorithms.substitution.paper import PaperMethod
 from daskfs.algorithms.substitution.permuted import MOST_RIDGE, SMALLEST_RIDGE, PermutedMethod
-from daskfs.errors import OptionError, check_choice, check_positive, check_whole
+from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Axis, Meta
 
 SubstitutionLoss = Literal["auto", "squared", "squared_hinge", "logistic", "softmax"]
@@ -120,22 +121,9 @@ class OnlineSubstitution(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("loss", self.loss, SubstitutionLoss)
-        check_choice("method", self.method, SubstitutionMethod)
-        check_choice("budget", self.budget, Budget)
-        for name, least in (("n_select", 1), ("passes", 1), ("workers", 1), ("max_staleness", 0)):
-            check_whole(name, getattr(self, name), least)
-        if self.ridge != "auto":
-            check_positive("ridge", self.ridge, " or 'auto'")
-        object.__setattr__(self, "keep", names_to_keep(self.keep))
-        check_positive("step", self.step)
+        check_fields(self, may_be_zero=("max_staleness",))
         if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
-        self._check_error_control()
-
-    def _check_error_control(self) -> None:
-        if self.error_control is not None:
-            check_choice("error_control", self.error_control, Literal["permuted"])
         if self.groups is not None and self.error_control is None:
             raise OptionError("groups: needs error_control='permuted'")
         is_on = self.error_control is not None

@@ -29,6 +29,7 @@ from daskfs.algorithms.substitution import exchange
 from daskfs.algorithms.substitution.columns import AnyColumns, ColumnMethod, columns_of
 from daskfs.algorithms.substitution.exchange import Candidates, SetView
 from daskfs.algorithms.substitution.final_fit import fit, fit_best, folds_nbytes
+from daskfs.algorithms.substitution.result import make_result
 from daskfs.algorithms.substitution.selected_set import (
     LEAST_RIDGE,
     RejectedColumns,
@@ -289,7 +290,7 @@ class BlockMethod(ColumnMethod, AsynchronousAlgorithm):
         spare = selected.rejected.ids[np.argsort(-selected.rejected.scores, kind="stable")]
         rows = [*state.history[: state.passes].tolist(), self._history_row(state, selected)]
         classes, history = losses.decode_classes(state.classes), self.history_records(rows)
-        result = selected.result(self.n_select, spare, classes, history, self.chosen(state.sets[0].ridge))
+        result = make_result(selected, self.n_select, spare, classes, history, self.chosen(state.sets[0].ridge))
         intercept = result.intercept * state.target_scale + state.target_mean
         return replace(result, weights=result.weights * state.target_scale, intercept=intercept)
 

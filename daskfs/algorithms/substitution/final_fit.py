@@ -50,7 +50,7 @@ def fit_best(selected: SelectedSet, least_ridge: float = LEAST_RIDGE) -> None:
     if len(selected.h) > max(_ENOUGH_ROWS * selected.k, _ROWS_TO_CHOOSE):
         fit(selected)
         return
-    part = _part(selected, np.arange(0, len(selected.h), -(-len(selected.h) // _ROWS_TO_CHOOSE)))
+    part = take_rows(selected, np.arange(0, len(selected.h), -(-len(selected.h) // _ROWS_TO_CHOOSE)))
     left_out = LeftOut.of(part)
     losses, best, ridge = dict[int, float](), 0, max(selected.ridge, least_ridge)
     for direction in (1, -1):
@@ -105,7 +105,7 @@ def folds_nbytes(n: int, slots: int, itemsize: int, n_scores: int) -> int:
     return _FOLDS * (8 * size * (size + 8) + rows * (8 + itemsize + n_scores * (16 + itemsize)))
 
 
-def _part(selected: SelectedSet, rows: NDArray[np.int64]) -> SelectedSet:
+def take_rows(selected: SelectedSet, rows: NDArray[np.int64]) -> SelectedSet:
     """Return a copy of the set with some of the rows, which shares the matrix X if these are all rows."""
     if len(rows) == len(selected.h):
         return selected.copy_fit()

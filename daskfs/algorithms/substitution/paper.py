@@ -36,6 +36,7 @@ from daskfs.algorithms.substitution.columns import (
 from daskfs.algorithms.substitution.final_fit import fit, fit_best
 from daskfs.algorithms.substitution.grams import cross_product, products
 from daskfs.algorithms.substitution.kernels import EXCLUDED, FREE, power_step, slot_for, substitute
+from daskfs.algorithms.substitution.result import make_result
 from daskfs.algorithms.substitution.selected_set import SelectedSet, set_nbytes, work_nbytes
 from daskfs.protocol import Block, ColumnBlock, Meta, Preview, Result
 
@@ -346,4 +347,4 @@ def fit_columns(
         selected.ridge = float(params.ridge)
         fit(selected)
     classes, chosen = losses.decode_classes(target.classes), method.chosen(selected.ridge)
-    return selected.result(params.n_select, spare, classes, history, chosen)
+    return make_result(selected, params.n_select, spare, classes, history, chosen)

@@ -14,7 +14,6 @@ inverse, and old columns leave by `prune`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,7 +39,7 @@ from daskfs.algorithms.substitution.grams import (
     weighted_gram,
 )
 from daskfs.algorithms.substitution.kernels import prune
-from daskfs.protocol import Label, Result, copy_state
+from daskfs.protocol import copy_state
 
 INTERCEPT = -1  # the id in slot 0
 _WORTHWHILE = 1e-9  # another step follows if one promises at least this share of the objective
@@ -330,17 +329,6 @@ class SelectedSet:
         usefulness: Floats = (self.w[:, at] ** 2).sum(axis=0) / np.diag(self.inverse)[at]
         return usefulness
 
-    def elimination(self) -> tuple[NDArray[np.int64], Floats]:
-        """Return the slots of all features, the most important first, and the importance of these features.
-
-        Features are removed one after the other, always the one without which the loss rises least. Its importance is
-        this rise, or that of a feature removed before it, if larger. So the first features are a good set by
-        themselves, which they need not be in the order of `usefulness`: that is small for both of two similar features.
-        """
-        k = self.k
-        _, dropped, rises = prune(self.inverse[:k, :k].copy(), self.w[:, :k].copy(), self.fixed, self.fixed)
-        return dropped[::-1], np.maximum.accumulate(rises / 2)[::-1]
-
     def penalty(self) -> Floats:
         """Return the ridge penalty of every slot in use, which is 0 for the intercept and tiny for columns to keep."""
         ridge = np.full(self.k, self.ridge)
@@ -354,39 +342,6 @@ class SelectedSet:
         """Return a copy of the set that shares the matrix X, which needs most of the memory."""
         copied: SelectedSet = copy_state(replace(self, X=self.X[:0]))
         return replace(copied, X=self.X)
-
-    def result(
-        self,
-        n_select: int,
-        spare: NDArray[np.int64],
-        classes: tuple[Label, ...] | None,
-        history: Sequence[Any],
-        chosen: Mapping[str, float | str],
-    ) -> Result:
-        """Return the features of a fitted set, the most important first, with weights in the units of the data.
-
-        If the data have fewer than `n_select` useful columns, because of constants and near-duplicates, the result is
-        filled up with columns of `spare` with weight 0. The columns to keep come last, constant ones with weight 0.
-        """
-        order, importance = self.elimination()
-        raw = self.w[:, : self.k] / self.norm[: self.k]
-        intercept = self.w[:, 0] / np.sqrt(len(self.h)) if self.intercept else np.zeros(len(self.w))
-        intercept -= raw[:, self.intercept :] @ self.mean[self.intercept : self.k]
-        fill = spare[~np.isin(spare, [*self.held.ids, *self.keep])][: n_select - len(order)]
-        of_kept = np.zeros((len(self.w), len(self.keep)))
-        slots = np.arange(self.intercept, self.fixed)
-        of_kept[:, [self.keep.tolist().index(feature) for feature in self.ids[slots].tolist()]] = raw[:, slots]
-        weights = np.hstack([raw[:, order], np.zeros((len(self.w), len(fill))), of_kept])
-        return Result(
-            features=np.concatenate([self.ids[order], fill, self.keep]).astype(np.uint64),
-            weights=weights[0] if len(weights) == 1 else weights.T,
-            intercept=intercept,
-            classes=classes,
-            history=history,
-            importance=np.pad(importance, (0, len(fill) + len(self.keep))),
-            n_kept=len(self.keep),
-            chosen=chosen,
-        )
 
 
 def set_nbytes(n: int, slots: int, itemsize: int, n_scores: int = 1, n_kept: int = 0) -> int:

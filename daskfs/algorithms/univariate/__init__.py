@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from daskfs.algorithms.losses import check_classes, has_classes
+from daskfs.algorithms.parameters import check_fields
 from daskfs.algorithms.univariate.columns import ColumnScoring
 from daskfs.algorithms.univariate.moments import Score
 from daskfs.algorithms.univariate.rows import RowScoring
 from daskfs.algorithms.univariate.scoring import Scoring
-from daskfs.errors import OptionError, check_choice, check_whole
+from daskfs.errors import OptionError
 from daskfs.protocol import Algorithm, Axis, Meta
 
 UnivariateScore = Literal["auto", "f_classif", "f_regression", "chi2", "variance"]
@@ -74,8 +75,7 @@ class Univariate(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_choice("score", self.score, UnivariateScore)
-        check_whole("n_select", self.n_select, 1)
+        check_fields(self)
 
     @property
     def passes(self) -> int:
