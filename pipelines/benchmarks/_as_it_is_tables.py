@@ -158,7 +158,7 @@ def _some_rows(X: Any, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def texts(folder: Path | None) -> list[Source]:
     """Return sets of sparse rows: words drawn from a seed, and the texts of a folder with downloads."""
-    known = [Source("RCV1-like rows", drawn_words)]
+    known = [Source("clicks", common_and_rare), Source("RCV1-like rows", drawn_words)]
     if folder is None:
         return known
     news = of_recipe(folder, "news20", ("news20.py", "--words", "1", "--chars", "", "--shuffle"))
@@ -166,13 +166,18 @@ def texts(folder: Path | None) -> list[Source]:
         for name, (first, second) in NEWS.items():
             known.append(Source(f"news: {name}", lambda _, a=first, b=second: _two_groups(*news, a, b)))
     dexter = of_recipe(folder, "dexter, sparse", ("dexter.py", "--sparse"))
-    splice = of_recipe(folder, "splice", ("splice.py", "--k", "1,2,3"))
+    splice = of_recipe(folder, "splice", ("splice.py", "--part", "test", "--k", "3"))
     for name, rows in (("dexter", dexter), ("splice", splice)):
         if rows is not None:
             known.append(Source(name, lambda _, rows=rows: _first_rows(*rows, 20_000)))
-    rcv1 = sorted(folder.rglob("rcv1_small.dat"))
-    if rcv1:
-        known.append(Source("RCV1, 1,000 rows", lambda _: from_text(rcv1[0])))
+    for name, pattern, how in (
+        ("RCV1, 1,000 rows", "rcv1_small.dat", {"format": "vw"}),
+        ("Criteo, 2,000 rows", "train.tiny.csv", {"format": "csv", "label": "Label", "layout": "rows"}),
+    ):
+        known += [
+            Source(name, lambda _, path=path, how=how: from_text(path, tuple(how.items())))
+            for path in sorted(folder.rglob(pattern))[:1]
+        ]
     return known
 
 
@@ -184,19 +189,30 @@ NEWS = {
 }
 
 
+def common_and_rare(seed: int) -> tuple[sparse.csr_array, np.ndarray]:
+    """Return 20,000 rows with 10 common features of moderate effect, and 300 rare ones of strong effect."""
+    rng = np.random.default_rng(seed)
+    rows, common, rare = 20_000, 10, 300
+    X = np.hstack([rng.random((rows, common)) < 0.4, rng.random((rows, rare)) < 0.004]).astype(np.float32)
+    score = X @ np.concatenate([np.full(common, 0.8), rng.choice([-3, 3], rare)])
+    odds = score - 0.8 * X[:, :common].sum(axis=1).mean()
+    return sparse.csr_array(X), np.where(rng.random(rows) < 1 / (1 + np.exp(-odds)), "yes", "no")
+
+
 def drawn_words(seed: int) -> tuple[sparse.csr_array, np.ndarray]:
     """Return 12,000 rows of 60 of 50,000 words by Zipf's law, of which 500 matter, with values of unit norm."""
     rng = np.random.default_rng(seed)
     rows, words = 12_000, 50_000
-    ids = (words ** rng.random((rows, 60))).astype(np.int64) - 1
-    X = sparse.csr_array((np.ones(ids.size), ids.ravel(), np.arange(0, ids.size + 1, 60)), shape=(rows, words))
+    ids = (words ** rng.random((rows, 60))).astype(np.int32) - 1
+    indptr = np.arange(0, ids.size + 1, 60, dtype=np.int32)
+    X = sparse.csr_array((np.ones(ids.size), ids.ravel(), indptr), shape=(rows, words))
     X.sum_duplicates()
-    X = sparse.diags_array(1 / np.sqrt(X.multiply(X).sum(axis=1))) @ X
+    X.data /= np.sqrt(np.repeat(X.power(2).sum(axis=1), np.diff(X.indptr)))
     weights = np.zeros(words)
     weights[rng.choice(5000, 500, replace=False)] = rng.normal(size=500)
     score = X @ weights
     y = np.where((score - score.mean()) / score.std() + 0.5 * rng.logistic(size=rows) > 0, "yes", "no")
-    return sparse.csr_array(X.astype(np.float32)), y
+    return X.astype(np.float32), y
 
 
 def _two_groups(X: Any, y: np.ndarray, first: str, second: str) -> tuple[Any, np.ndarray]:
@@ -226,11 +242,11 @@ def of_recipe(folder: Path, name: str, command: tuple[str, ...]) -> tuple[Any, n
 
 
 @cache
-def from_text(path: Path) -> tuple[Any, np.ndarray]:
-    """Return the rows of a file in the format of Vowpal Wabbit."""
+def from_text(path: Path, how: tuple[tuple[str, str], ...]) -> tuple[Any, np.ndarray]:
+    """Return the rows of a file of text, ingested with some options."""
     with tempfile.TemporaryDirectory() as work, contextlib.redirect_stdout(io.StringIO()):
-        X, y = rows_in(daskfs.ingest(str(path), f"{work}/d.zarr", format="vw"))
-    return X, np.array([f"class {label}" for label in y])
+        X, y = rows_in(daskfs.ingest(str(path), f"{work}/d.zarr", **dict(how)))  # type: ignore[arg-type]
+    return sparse.csr_array(X), np.array([f"class {label}" for label in y])
 
 
 def rows_in(dataset: daskfs.Dataset) -> tuple[Any, np.ndarray]:
@@ -245,5 +261,5 @@ def rows_in(dataset: daskfs.Dataset) -> tuple[Any, np.ndarray]:
     parts = [(np.diff(block.indptr), block.ids.copy(), block.values.copy()) for block in dataset.blocks()]
     lengths, ids, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     features, columns = np.unique(ids, return_inverse=True)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)  # 64 bits are too many for scikit-learn
     return sparse.csr_array((values, columns.astype(np.int32), indptr), shape=(len(y), len(features))), y

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from _as_it_is_fits import quality, refit, select
-from _as_it_is_tables import Source, named
-from scipy import sparse
+from _as_it_is_tables import Source, common_and_rare, named
 from sklearn import datasets as bundled
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -119,13 +118,9 @@ def ten_classes(folder: Path) -> str:
 
 def order_of_use(folder: Path) -> str:
     """Rare strong features beside common useful ones: the first of 50 alone, and a quarter of them."""
-    rng = np.random.default_rng(0)
-    rows, common, rare = 20_000, 10, 300
-    X = np.hstack([rng.random((rows, common)) < 0.4, rng.random((rows, rare)) < 0.004]).astype(np.float32)
-    effect = np.concatenate([np.full(common, 0.8), rng.choice([-3, 3], rare)])
-    y = np.where(rng.random(rows) < 1 / (1 + np.exp(-(X @ effect - X[:, :common].sum(axis=1).mean() * 0.8))), 1, 0)
-    daskfs.write_dataset(folder / "d.zarr", sparse.csr_array(X[:14_000]), y[:14_000], layout="rows")
-    daskfs.write_dataset(folder / "t.zarr", sparse.csr_array(X[14_000:]), y[14_000:], layout="rows")
+    X, y = common_and_rare(0)
+    daskfs.write_dataset(folder / "d.zarr", X[:14_000], y[:14_000], layout="rows")
+    daskfs.write_dataset(folder / "t.zarr", X[14_000:], y[14_000:], layout="rows")
     path = daskfs.size_path(
         daskfs.select(folder / "d.zarr", daskfs.Mission(50)), folder / "d.zarr", folder / "t.zarr", [1, 12, 50]
     )

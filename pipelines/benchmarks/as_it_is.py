@@ -105,18 +105,21 @@ def refit_waves(table: Table, selection: daskfs.Selection) -> float:
 
 
 def compare_texts(options: Options) -> Iterator[Record]:
-    """AUC of MISSION's own weights by default and without a refit, beside a cross-validated refit of the features."""
-    kinds = {"own": {}, "without a refit": {"refit": 0}, "idf": {"idf": True}}
+    """AUC of MISSION's own weights, and of a cross-validated refit of its features, by default and otherwise.
+
+    Without a refit, MISSION selects the features of the largest weights.
+    """
+    kinds: dict[str, Record] = {"own": {}, "without a refit": {"refit": 0}, "idf": {"idf": True}}
     for source in options.of(texts(options.folder)):
         table = source.table(0)
         known = np.asarray((table.train != 0).sum(axis=0)).ravel() > 0
-        for k in (100, 1000, 10_000):
+        for k in (50, 100, 1000, 10_000):
             if k >= known.sum():
                 continue
             selections = {name: select(table, daskfs.Mission(k, **fields)) for name, fields in kinds.items()}
             scores = {name: area(table, of.decision_function(table.unseen)) for name, of in selections.items()}
-            again = refit_sparse(table, selections["own"].features.astype(int))
-            yield {"set": source.name, "k": k, **scores, "refitted": again}
+            again = {name: refit_sparse(table, of.features.astype(int)) for name, of in selections.items()}
+            yield {"set": source.name, "k": k, **scores} | {f"{name}, refitted": of for name, of in again.items()}
 
 
 def compare_wide(options: Options) -> Iterator[Record]:

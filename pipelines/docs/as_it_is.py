@@ -84,6 +84,20 @@ def _cell(value: Any) -> str:
     return number(value) if isinstance(value, float) or value is None else f"{value}"
 
 
+def texts(records: Sequence[Record]) -> str:
+    kinds = {"own": "own weights", "without a refit": "largest weights", "idf": "idf"}
+    rows = [
+        [
+            of["set"],
+            str(of["k"]),
+            *(number(of[name]) for name in kinds),
+            *(number(of[f"{name}, refitted"]) for name in kinds),
+        ]
+        for of in records
+    ]
+    return table(["set", "k", *kinds.values(), *(f"{name}, refitted" for name in kinds.values())], rows)
+
+
 def memory(records: Sequence[Record]) -> str:
     rows = [
         [of["run"], f"{of['promised MiB']:.0f}", f"{of['used MiB']:.0f}", f"{of['used MiB'] / of['promised MiB']:.2f}"]
@@ -98,7 +112,7 @@ PARTS: dict[str, tuple[str, Callable[[Sequence[Record]], str]]] = {
     "own": ("sets", lambda records: scores(records, "own")),
     "within": ("sets", within),
     "weights": ("sets", weights),
-    "texts": ("texts", columns("set", "k", "own", "without a refit", "idf", "refitted")),
+    "texts": ("texts", texts),
     "wide": ("wide", columns("set", "k", "splits", "own", "refitted", "ridge 1.0", "squared", "logistic")),
     "passes": ("passes", columns("set", "k", "passes", "splits", "own")),
     "gamma": ("gamma", columns("set", "splits", "auto", "x 1", "x 4", "x 16")),

@@ -187,7 +187,8 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
     those of the shard with the first rows.
     """
     shards, memories = [state.merged_shards for state in states], [state.memory for state in states]
-    scaling = min(states, key=lambda state: state.buffer_start).scaling
+    first = min(states, key=lambda state: state.buffer_start)
+    scaling = first.scaling
     if scaling is not None and any(state.scaling is not scaling for state in states):
         memories = [in_units_of(scaling, state.scaling, state.memory) for state in states]
     rest, _ = take_fields(states[0], frozenset({"memory", "halves"}))
@@ -202,6 +203,8 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
             "memory": _merge_memories(params, memories, shards, states[0].room),
             "calibration": Calibration(*means),
             "scaling": scaling,
+            "common": first.common.copy(),
+            "common_units": first.common_units.copy(),
             "halves": _merge_halves(params, states, scaling, shards),
             "merged_shards": sum(shards),
         },
