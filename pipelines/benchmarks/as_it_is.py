@@ -166,9 +166,9 @@ def compare_gamma(options: Options) -> Iterator[Record]:
             table = source.table(seed)
             spread = table.train.std(axis=0)
             heuristic = median_gamma("gaussian", table.train[:512] / np.where(spread > 0, spread, 1.0))
-            for name, gamma in {"auto": "auto"} | {f"x {by}": by * heuristic for by in (1, 4, 16)}.items():
-                algorithm = daskfs.SparseRandomFeatures(gamma=gamma)  # type: ignore[arg-type]
-                selection = select(table, algorithm)
+            gammas: dict[str, Any] = {"auto": "auto"} | {f"x {by}": by * heuristic for by in (1, 4, 16)}
+            for name, gamma in gammas.items():
+                selection = select(table, daskfs.SparseRandomFeatures(gamma=gamma))
                 found.setdefault(name, []).append(quality(table, selection.predict(table.unseen)))
         yield {"set": source.name, "splits": len(splits), **_means(found)}
 

@@ -37,7 +37,7 @@ _MAX_ROWS = 4096
 _MAX_ENTRIES = 1 << 20  # of the held-back rows, on average
 _FIT_ENTRIES = 1 << 20  # kept in memory for the fit
 _FIT_ROWS = 1 << 18
-_CLEARLY = 0.99  # features of larger contribution replace those of larger weight if their loss is this share or less
+_CLEARLY = 0.98  # features of larger contribution replace those of larger weight if their loss is this share or less
 _FACTORS = (1.0, 4.0)  # of the learning rate, one for each trial
 
 
