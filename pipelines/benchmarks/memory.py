@@ -80,15 +80,21 @@ def run_selection(name: str, folder: Path) -> None:
     print("memory", record["memory"]["promised"], record["memory"]["used"])
 
 
+def promised_and_used(name: str) -> tuple[float, float]:
+    """Return the MiB that one of `SELECTIONS` promises and uses, in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True)
+    figures = re.search(r"memory (\d+) (\d+)", done.stdout)
+    if figures is None:
+        raise RuntimeError(f"{name}: {done.stderr[-300:]}")
+    return int(figures[1]) / (1 << 20), int(figures[2]) / (1 << 20)
+
+
 def measure_selections() -> None:
     """Print what every one of `SELECTIONS` promised and used."""
     rows = []
     for name in SELECTIONS:
-        done = subprocess.run([sys.executable, __file__, "--one", name], capture_output=True, text=True)
-        found = re.search(r"memory (\d+) (\d+)", done.stdout)
-        promised, used = (int(found[i]) / (1 << 20) for i in (1, 2)) if found else (np.nan, np.nan)
+        promised, used = promised_and_used(name)
         rows.append([name, f"{promised:.0f}", f"{used:.0f}", f"{used / promised:.2f}"])
-        print(rows[-1], done.stderr[-300:] if not found else "", file=sys.stderr, flush=True)
     show("memory of selections", ["", "promised MiB", "used MiB", "used / promised"], rows)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,19 +157,24 @@ TABLES: dict[str, Callable[[Figures], str]] = {
 }  # fmt: skip
 
 
-def drawn(page: str, figures: Figures) -> str:
-    """Return the page with all tables drawn anew."""
+def drawn(page: str, tables: Mapping[str, str]) -> str:
+    """Return the page with tables in the place of those of the same names."""
 
     def draw(found: re.Match[str]) -> str:
-        return f"{found[1]}\n\n{TABLES[found[2]](figures)}\n"
+        return f"{found[1]}\n\n{tables[found[2]]}\n"
 
     return re.sub(r"(<!-- table: (\w+) -->)\n\n(?:\|.*\n)*\n?", draw, page)
+
+
+def page_with(page: str, figures: Figures) -> str:
+    """Return the page with all tables drawn anew."""
+    return drawn(page, {name: draw(figures) for name, draw in TABLES.items()})
 
 
 def main() -> None:
     figures = json.loads((DOCS / "scaling.json").read_text())
     page = DOCS / "scaling.md"
-    page.write_text(drawn(page.read_text(), figures))
+    page.write_text(page_with(page.read_text(), figures))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import daskfs
 from daskfs.algorithms.losses import CODE
 from daskfs.algorithms.mission import fit
-from daskfs.algorithms.mission.fit import RidgeRows, fit_ridge
+from daskfs.algorithms.mission.fit import RidgeRows, choose_ridge, contributions
 
 LOSSES = ["squared", "logistic", "softmax"]
 
@@ -44,7 +44,7 @@ def test_the_model_of_a_ridge_is_that_of_scikit_learn(monkeypatch, loss, ridge):
     monkeypatch.setattr(fit, "_RIDGES", (ridge,))
     monkeypatch.setattr(fit, "_STEPS", 5000)
     X, y, weight = problem(loss)
-    weights, intercept, _ = fit_ridge(rows_of(loss, X, y, weight))
+    weights, intercept = choose_ridge(rows_of(loss, X, y, weight)).model()
     expected, constant = model_of(loss, X, y, weight, ridge)
     np.testing.assert_allclose(weights, expected, rtol=0.01, atol=1e-3 * np.abs(expected).max())
     shift = intercept - constant  # softmax: a constant for all classes changes nothing
@@ -52,10 +52,20 @@ def test_the_model_of_a_ridge_is_that_of_scikit_learn(monkeypatch, loss, ridge):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_contributions_are_weights_times_deviations(loss):
+    X, y, weight = problem(loss)
+    expected, _ = model_of(loss, X, y, weight, 1.0)
+    deviation = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
+    expected = np.abs(expected * deviation[:, None]).sum(axis=1)
+    np.testing.assert_allclose(contributions(rows_of(loss, X, y, weight), 1.0), expected, rtol=0.05)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_ridge_is_the_best_of_rows_left_out(loss, seed):
     X, y, weight = problem(loss, n=60, seed=seed)
-    weights, _, least = fit_ridge(rows_of(loss, X, y, weight))
+    chosen = choose_ridge(rows_of(loss, X, y, weight))
+    (weights, _), least = chosen.model(), chosen.loss
     folds = np.random.default_rng(0).permutation(len(y)) % fit._FOLDS
     left_out = []
     for ridge in fit._RIDGES:
@@ -82,7 +92,8 @@ def test_the_ridge_is_the_best_of_rows_left_out(loss, seed):
 def test_a_feature_with_one_value_has_no_weight():
     X, y, weight = problem("logistic")
     X[:, 3] = 2.0
-    weights, intercept, loss = fit_ridge(rows_of("logistic", X, y, weight))
+    chosen = choose_ridge(rows_of("logistic", X, y, weight))
+    (weights, intercept), loss = chosen.model(), chosen.loss
     assert weights[3] == 0
     assert np.isfinite([*weights[:, 0], *intercept, loss]).all()
 

@@ -140,7 +140,8 @@ def test_trials_that_wait_learn_what_they_would_have_learned(monkeypatch, cut):
         state = begun(chosen, rows, y)
         assert state.refit.waits
         if not waits:
-            state.refit = RefitState.start(state.memory, 1.0, has_trials=True, waits=False)
+            common = state.common, state.common_units
+            state.refit = RefitState.start(state.memory, 1.0, True, False, *common)
             assert state.refit.trials
         for start in range(0, len(rows), cut):
             state = chosen.update(

@@ -143,6 +143,6 @@ def test_the_exponent_is_that_of_the_growth(script, tmp_path):
 def test_the_page_has_the_figures_and_the_model():
     drawing = load_script("pipelines/docs/scaling")
     page, figures = (drawing.DOCS / "scaling.md").read_text(), json.loads((drawing.DOCS / "scaling.json").read_text())
-    assert drawing.drawn(page, figures) == page
+    assert drawing.page_with(page, figures) == page
     for of in figures["fits"]:
         assert registration(of["algorithm"]).nanoseconds == pytest.approx(of["nanoseconds"], rel=0.05)

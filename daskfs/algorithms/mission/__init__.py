@@ -50,6 +50,7 @@ from daskfs.algorithms.mission.calibration import (
     remark_on,
     target_sums,
 )
+from daskfs.algorithms.mission.common import common_features
 from daskfs.algorithms.mission.feature_kernels import compile_scaling
 from daskfs.algorithms.mission.fit import load_scipy
 from daskfs.algorithms.mission.halves import (
@@ -89,7 +90,7 @@ from daskfs.algorithms.mission.rows import (
     unusable_value,
     windows,
 )
-from daskfs.algorithms.mission.scaling import Scaling, target_unit_of
+from daskfs.algorithms.mission.scaling import Scaling, target_unit_of, units_of
 from daskfs.algorithms.mission.sketch_kernels import MAX_DEPTH
 from daskfs.algorithms.mission.state import (
     HISTORY,
@@ -172,7 +173,8 @@ class Mission(Algorithm):
         How many more times to read the data in the end, for better weights of the selected features. Some rows are held
         back from all passes, at most a sixteenth and 4,096; without a smaller loss on these rows the weights stay.
         "auto" reads once, keeps rows with their selected features in memory, up to 2^20 values, and fits these rows by
-        a ridge regression, with a ridge chosen on rows left out. No rows are held back if all rows can be kept.
+        a ridge regression, with a ridge chosen on rows left out. No rows are held back if all rows can be kept. Common
+        features take the place of rare ones with larger weights if that clearly lowers the loss of rows left out.
     idf
         Read the data once more at first, and count the rows of every feature, so that rare features weigh more.
     interactions
@@ -288,6 +290,12 @@ class Mission(Algorithm):
 
     def _fits_at_once(self, meta: Meta) -> bool:
         return self.refit == "auto" and not self.per_class and fits_in_memory(meta)
+
+    @property
+    def _compares_common(self) -> bool:
+        """Whether the refit compares the largest weights with common features that contribute more."""
+        is_usual = self.error_control is None and self.interactions is None
+        return is_usual and self.method == "active" and self.refit == "auto" and not self.per_class
 
     @property
     def max_reads(self) -> int:
@@ -485,6 +493,9 @@ class Mission(Algorithm):
                 learned = without_groups(state, first_rows)
                 state.scaling = Scaling.measure(learned, self.intercept and self.interactions is None)
             scaled, are_all = scaled_rows(state, first_rows), enough is None
+            if self._compares_common:
+                state.common = common_features(scaled, len(state.memory.bias), self.n_select)
+                state.common_units = units_of(state.common, scaled)
             state.calibration = calibrate(self, state, scaled, state.buffer_start, are_all)
         state = self._learn(state, first_rows, state.buffer_start)
         state = self._learn(state, others, state.buffer_start + count)
@@ -511,7 +522,8 @@ class Mission(Algorithm):
         nothing, slots = np.empty(0, np.float32), count_slots(self.n_select + len(state.keep))
         state.memory = resize_tables(state.memory._replace(sketch=nothing, cells=nothing), slots)
         fit_share = 1.0 if self.refit == "auto" and not self.per_class else 0.0
-        state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once, waits=state.n_shards == 1)
+        waits, common = state.n_shards == 1, (state.common, state.common_units)
+        state.refit = RefitState.start(state.memory, fit_share, not state.fits_at_once, waits, *common)
 
     def _refit(self, state: MissionState, rows: SparseRows, held: NDArray[np.bool_], first: int) -> MissionState:
         assert state.refit is not None
@@ -520,7 +532,7 @@ class Mission(Algorithm):
         for part in self._windows(state, rows, first):
             if not are_all_usable(part):
                 raise unusable_value(rows, first)
-            which, part = held[done : done + len(part.y)], only_selected(part, state.memory.keys)
+            which, part = held[done : done + len(part.y)], only_selected(part, state.refit.keys(state.memory))
             if is_first:
                 state.refit.hold_back(part, which, first + done)
                 state.refit.keep(state.memory, rule, part, which, first + done, state.seed)

@@ -81,24 +81,65 @@ def load_scipy() -> None:
     _ = scipy.optimize, scipy.sparse
 
 
-def fit_ridge(rows: RidgeRows) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return weights (k, scores), intercepts (scores,) and the mean loss of held-out rows in cross-validation."""
-    spread = rows.deviations()
-    spread[spread == 0] = np.inf  # the intercept has what a constant could add
-    X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / spread))
-    y = np.array(rows.y)  # not read-only, as folds are not: or kernels would be compiled for both
-    scaled = RidgeRows(X, y, rows.weight, rows.n_scores, rows.code, rows.intercept)
-    random, many = np.random.default_rng(0), X.nnz * rows.n_scores / _MANY
-    sample = scaled if many <= 1 else scaled.take(random.random(len(rows.y)) < 1 / many)
-    folds, n_folds = random.permutation(len(sample.y)) % _FOLDS, _FOLDS if many <= 1 else 1
+@dataclass(frozen=True)
+class RidgeFit:
+    """The best ridge for some rows, before the fit of all rows."""
+
+    rows: RidgeRows
+    """The rows, with columns divided by `spread`."""
+    spread: NDArray[np.float64]
+    ridge: float
+    start: NDArray[np.float64]
+    """A model of some of the rows, to begin with."""
+    loss: float
+    """The mean loss of held-out rows in cross-validation; NaN without rows."""
+
+    def model(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return weights (k, scores) and intercepts (scores,) of a fit of all rows."""
+        model = self.rows.minimise(self.ridge, self.start, _TO_KEEP).reshape(-1, self.rows.n_scores)
+        return model[:-1] / self.spread[:, None], model[-1] * self.rows.intercept
+
+
+def choose_ridge(rows: RidgeRows) -> RidgeFit:
+    """Return the ridge with the least loss of rows while they are left out."""
+    scaled, spread = _standardised(rows)
+    sample, many = _sample(scaled)
+    folds, n_folds = np.random.default_rng(0).permutation(len(sample.y)) % _FOLDS, 1 if many else _FOLDS
     parts = [(sample.take(folds != fold), sample.take(folds == fold)) for fold in range(n_folds)]
-    start = np.zeros((X.shape[1] + 1) * rows.n_scores)
-    models, losses = [start] * n_folds, np.full(len(_RIDGES), np.inf)
+    models, losses = [_nothing(rows)] * n_folds, np.full(len(_RIDGES), np.inf)
     for i, ridge in enumerate(_RIDGES):
         models = [part.minimise(ridge, model, _TO_COMPARE) for (part, _), model in zip(parts, models, strict=True)]
         losses[i] = sum(left_out.loss(model)[0] for (_, left_out), model in zip(parts, models, strict=True))
         if i > 1 and losses[i] > losses[i - 1] > losses[i - 2]:
             break
     total = sum(left_out.weight.sum() for _, left_out in parts)
-    model = scaled.minimise(_RIDGES[int(losses.argmin())], models[0], _TO_KEEP).reshape(-1, rows.n_scores)
-    return model[:-1] / spread[:, None], model[-1] * rows.intercept, float(losses.min() / total) if total else np.nan
+    loss = float(losses.min() / total) if total else np.nan
+    return RidgeFit(scaled, spread, _RIDGES[int(losses.argmin())], models[0], loss)
+
+
+def contributions(rows: RidgeRows, ridge: float) -> NDArray[np.float64]:
+    """Return weight × standard deviation of every column, added up over scores, in a rough fit of a sample of rows."""
+    model = _sample(_standardised(rows)[0])[0].minimise(ridge, _nothing(rows), _TO_COMPARE)
+    return np.asarray(np.abs(model.reshape(-1, rows.n_scores)[:-1]).sum(axis=1))
+
+
+def _nothing(rows: RidgeRows) -> NDArray[np.float64]:
+    """Return a model with weights 0."""
+    return np.zeros((rows.X.shape[1] + 1) * rows.n_scores)
+
+
+def _standardised(rows: RidgeRows) -> tuple[RidgeRows, NDArray[np.float64]]:
+    """Return rows with columns divided by their standard deviations, and these, which are infinite for constants."""
+    spread = rows.deviations()
+    spread[spread == 0] = np.inf  # the intercept has what a constant could add
+    X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / spread))
+    y = np.array(rows.y)  # not read-only, as folds are not: or kernels would be compiled for both
+    return RidgeRows(X, y, rows.weight, rows.n_scores, rows.code, rows.intercept), spread
+
+
+def _sample(rows: RidgeRows) -> tuple[RidgeRows, bool]:
+    """Return all rows, or a random sample of them if they are many, and whether they are many."""
+    many = rows.X.nnz * rows.n_scores / _MANY
+    if many <= 1:
+        return rows, False
+    return rows.take(np.random.default_rng(0).random(len(rows.y)) < 1 / many), True

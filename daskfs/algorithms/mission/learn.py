@@ -208,6 +208,8 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
             "calibration": Calibration(*means),
             "scaling": scaling,
             "target_unit": first.target_unit,
+            "common": first.common.copy(),
+            "common_units": first.common_units.copy(),
             "halves": _merge_halves(params, states, scaling, shards, ratios),
             "merged_shards": sum(shards),
         },

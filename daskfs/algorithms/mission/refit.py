@@ -1,8 +1,11 @@
 """The refit of MISSION: the weights of the selected features are learned again, without the noise of a sketch.
 
 With "auto", rows with their selected features are kept in memory while the data are read once more: all rows if they
-are few enough, or a random sample of a fixed size. `fit_ridge` fits the rows in memory. If these are only a sample, all
-rows are also learned one after the other. This begins when there are too many rows to keep, with the rows kept so far.
+are few enough, or a random sample of a fixed size. These are fitted by `mission.fit`. They also have common features,
+and those that contribute more take the place of selected ones if that clearly lowers the loss of rows left out.
+
+If the rows in memory are only a sample, all rows are also learned one after the other. This begins when there are too
+many rows to keep, with the rows kept so far.
 
 Several learning rates are tried, one in each *trial*, since the best rate to select features may be too slow to fit
 weights. The last weights of every trial, and their mean over the last pass (Polyak averaging), compete with the fit of
@@ -22,18 +25,19 @@ import scipy
 from numpy.typing import NDArray
 
 from daskfs.algorithms.mission.feature_kernels import entries_in
-from daskfs.algorithms.mission.fit import RidgeRows, fit_ridge
+from daskfs.algorithms.mission.fit import RidgeRows, choose_ridge, contributions
 from daskfs.algorithms.mission.memory_kernels import LOSS, ROWS, UNIT, WEIGHT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.rows import NO_ROWS, join_rows, read_only, take_rows
-from daskfs.algorithms.mission.table_kernels import find_ids
+from daskfs.algorithms.mission.table_kernels import find_ids, insert_ids
 from daskfs.algorithms.mission.tables_only_kernels import Drift, refit_rows
 from daskfs.protocol import Meta
 
 _ONE_IN = 16  # rows, at most, are held back
 _MAX_ROWS = 4096
 _MAX_ENTRIES = 1 << 20  # of the held-back rows, on average
-_FIT_ENTRIES = 1 << 20  # kept in memory for `fit_ridge`
+_FIT_ENTRIES = 1 << 20  # kept in memory for the fit
 _FIT_ROWS = 1 << 18
+_CLEARLY = 0.98  # features of larger contribution replace those of larger weight if their loss is this share or less
 _FACTORS = (1.0, 4.0)  # of the learning rate, one for each trial
 
 
@@ -86,13 +90,30 @@ class RefitState:
     fit_numbers: NDArray[np.int64]
     """The row numbers of `fit_rows`, ascending."""
     fit_rows: SparseRows
+    common: NDArray[np.uint64]
+    """Common features, ascending: see `mission.common`. Rows are kept with these, too, but trials do not learn them."""
+    common_units: NDArray[np.float32]
 
     @classmethod
-    def start(cls, memory: Memory, fit_share: float, has_trials: bool, waits: bool) -> RefitState:
+    def start(
+        cls,
+        memory: Memory,
+        fit_share: float,
+        has_trials: bool,
+        waits: bool,
+        common: NDArray[np.uint64],
+        common_units: NDArray[np.float32],
+    ) -> RefitState:
         """Return the initial state of a refit; with `waits`, trials begin only if there are too many rows to keep."""
         no_numbers, waits = np.zeros(0, np.int64), has_trials and waits and fit_share == 1
         trials = _start_trials(memory) if has_trials and not waits else []
-        return cls(trials, waits, no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
+        new = find_ids(common, memory.keys[0]) < 0
+        rows = (no_numbers, NO_ROWS, fit_share, no_numbers, NO_ROWS)
+        return cls(trials, waits, *rows, common[new], common_units[new])
+
+    def keys(self, memory: Memory) -> NDArray[np.uint64]:
+        """Return the hash tables of the features with which rows are kept."""
+        return memory.keys if not len(self.common) else self._with_common(memory).keys
 
     def start_pass(self) -> None:
         """Set the sums over rows of all trials to zero, since weights are averaged over the last pass only."""
@@ -152,25 +173,35 @@ class RefitState:
         share = min(refit.fit_share for refit in refits)
         held = _joined([(refit.held_numbers, refit.held_rows) for refit in refits])
         kept = _joined([(refit.fit_numbers, refit.fit_rows) for refit in refits])
-        merged = cls(trials, all(refit.waits for refit in refits), *held, share, *kept)
+        common = refits[0].common, refits[0].common_units
+        merged = cls(trials, all(refit.waits for refit in refits), *held, share, *kept, *common)
         merged._keep_fewer(seed)
         return merged
 
     def choose_weights(self, memory: Memory, rule: Rule) -> tuple[Memory, float, bool]:
-        """Return the memory with the best weights, their loss on held-back rows, and whether the weights are new."""
-        choices = [(memory.weights, memory.bias)]
+        """Return the memory with the best weights, their loss on rows left out, and whether the weights are new."""
+        candidates = [memory]
         if len(self.fit_rows.y):
-            *fitted, loss = self._fit(memory, rule)
+            fitted, loss = self._fit(memory, rule)
             if not len(self.held_rows.y):
-                return memory._replace(weights=fitted[0], bias=fitted[1]), loss, True
-            choices.append((fitted[0], fitted[1]))
+                return fitted, loss, True
+            candidates.append(fitted)
         for trial in map(Trial.with_path, self.trials):
             rows = np.float32(max(1.0, float(trial.path_rows[0])))
-            choices += [(trial.weights, trial.bias), (trial.path / rows, trial.bias_path / rows)]
-        candidates = [memory._replace(weights=weights, bias=bias) for weights, bias in choices]
+            choices = (trial.weights, trial.bias), (trial.path / rows, trial.bias_path / rows)
+            candidates += [memory._replace(weights=weights, bias=bias) for weights, bias in choices]
         losses = np.array([_held_back_loss(self.held_rows, candidate, rule) for candidate in candidates])
         best = int(np.nan_to_num(losses, nan=np.inf).argmin())
         return candidates[best], float(losses[best]), best > 0
+
+    def _with_common(self, memory: Memory) -> Memory:
+        """Return the memory with the common features in its table, with weight 0."""
+        slots = np.flatnonzero(memory.keys[0])
+        size = 1 << (2 * (len(slots) + len(self.common)) - 1).bit_length()
+        larger = _in_new_tables(memory, slots, size)
+        insert_ids(self.common, larger.keys[0])
+        larger.pace[0, find_ids(self.common, larger.keys[0]), UNIT] = self.common_units
+        return larger
 
     def slopes(self, memory: Memory) -> NDArray[np.float64]:
         """Return, for every weight in the tables, how fast the mean loss of the best constant falls with that weight.
@@ -195,21 +226,55 @@ class RefitState:
                 slopes[t, :, c] = np.bincount(slots, values * residuals[of, t * vector + c], capacity)
         return slopes
 
-    def _fit(self, memory: Memory, rule: Rule) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-        """Return weights and bias of a fit of the rows kept in memory, and their loss on rows left out of it."""
+    def _fit(self, memory: Memory, rule: Rule) -> tuple[Memory, float]:
+        """Return the memory with a fit of the rows kept in memory, and the loss of rows left out of it.
+
+        Features that contribute more take the place of others if that clearly lowers the loss.
+        """
+        fit = choose_ridge(self._ridge_rows(memory, rule))
+        larger = self._largest_contributions(memory, rule, fit.ridge) if len(self.common) else None
+        if larger is not None:
+            fit_of_larger = choose_ridge(self._ridge_rows(larger, rule))
+            if fit_of_larger.loss < _CLEARLY * fit.loss:
+                memory, fit = larger, fit_of_larger
+        weights, (fitted, intercept) = np.zeros_like(memory.weights), fit.model()
+        weights[0, memory.keys[0] > 0] = fitted
+        bias = (intercept / (rule.bias_value or 1.0)).astype(np.float32)
+        return memory._replace(weights=weights, bias=bias), fit.loss
+
+    def _largest_contributions(self, memory: Memory, rule: Rule, ridge: float) -> Memory | None:
+        """Return the memory with the largest contributions among its own and common features, or None if no common."""
+        joint = self._with_common(memory)
+        slots = np.flatnonzero(joint.keys[0])
+        contribution = contributions(self._ridge_rows(joint, rule), ridge)
+        contribution[np.isin(joint.keys[0, slots], memory.kept)] = np.inf
+        slots = slots[np.argsort(-contribution, kind="stable")[: np.count_nonzero(memory.keys)]]
+        if not np.isin(joint.keys[0, slots] - np.uint64(1), self.common).any():
+            return None
+        return _in_new_tables(joint, slots, memory.keys.shape[1])
+
+    def _ridge_rows(self, memory: Memory, rule: Rule) -> RidgeRows:
+        """Return the rows kept in memory, with a column for every feature in the table, in the order of its slots."""
         keys, rows = memory.keys[0], self.fit_rows
         slots = find_ids(rows.ids, keys)
+        known = slots >= 0
+        slots, indptr = slots[known], np.concatenate([[0], np.cumsum(known)])[rows.indptr]
         columns = np.cumsum(keys > 0, dtype=np.int32) - 1
-        values = rows.values * memory.pace[0, slots, UNIT].astype(np.float64)
-        X = scipy.sparse.csr_array(
-            (values, columns[slots], rows.indptr.astype(np.int32)), (len(rows.y), columns[-1] + 1)
-        )
+        values = rows.values[known] * memory.pace[0, slots, UNIT].astype(np.float64)
+        X = scipy.sparse.csr_array((values, columns[slots], indptr.astype(np.int32)), (len(rows.y), columns[-1] + 1))
         weight, has_intercept = rows.weight.astype(np.float64), bool(rule.bias_value > 0)
-        ridge_rows = RidgeRows(X, rows.y, weight, len(memory.bias), rule.loss, has_intercept)
-        fitted, intercept, loss = fit_ridge(ridge_rows)
-        weights = np.zeros_like(memory.weights)
-        weights[0, keys > 0] = fitted
-        return weights, (intercept / (rule.bias_value or 1.0)).astype(np.float32), loss
+        return RidgeRows(X, rows.y, weight, len(memory.bias), rule.loss, has_intercept)
+
+
+def _in_new_tables(memory: Memory, slots: NDArray[np.intp], size: int) -> Memory:
+    """Return the memory with only the features in some slots of its one table, in a table of another size."""
+    keys = np.zeros((1, size), np.uint64)
+    insert_ids(memory.keys[0, slots] - np.uint64(1), keys[0])
+    new = find_ids(memory.keys[0, slots] - np.uint64(1), keys[0])
+    arrays = {name: np.zeros((1, size, *getattr(memory, name).shape[2:]), np.float32) for name in ("weights", "pace")}
+    for name, array in arrays.items():
+        array[0, new] = getattr(memory, name)[0, slots]
+    return memory._replace(keys=keys, **arrays)
 
 
 def only_selected(rows: SparseRows, keys: NDArray[np.uint64]) -> SparseRows:

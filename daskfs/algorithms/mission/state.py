@@ -12,6 +12,7 @@ from daskfs.algorithms.keep import kept_features
 from daskfs.algorithms.losses import CODE, decode_classes
 from daskfs.algorithms.mission.calibration import FEW_ROWS, FIRST_ENTRIES, NEUTRAL, Calibration, race_width, rate_of
 from daskfs.algorithms.mission.cell_kernels import mark_tables
+from daskfs.algorithms.mission.common import most_common
 from daskfs.algorithms.mission.halves import N_LEARNERS, POOL, HalvesState
 from daskfs.algorithms.mission.memory_kernels import COUNT, SUM, UNIT, Memory, Rule, SparseRows
 from daskfs.algorithms.mission.refit import RefitState, refit_nbytes
@@ -89,6 +90,10 @@ class MissionState:
     """The standard deviation of a real target in the first rows, by which targets are divided."""
     name_spaces: NameSpaces | None = None
     """Tables of name spaces; None without interactions."""
+    common: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Common features in the first rows, ascending: see `mission.common`."""
+    common_units: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    """The units of the common features, by which their values are multiplied in a table."""
     refit: RefitState | None = None
     """The state of the refit; None before the passes that refit."""
     halves: HalvesState | None = None
@@ -199,7 +204,7 @@ def count_bytes(params: Mission, meta: Meta) -> int:
     if is_scaled(params):
         learning += scaling_nbytes(meta)
     if params.n_refits:
-        refitting += refit_nbytes(count_slots(room) * n_scores, n_scores, meta)
+        refitting += refit_nbytes((count_slots(room) + 2 * most_common(params.n_select)) * n_scores, n_scores, meta)
     counters = 3 * 2 * 4 * count_cells(params.width) if params.idf else 0
     return max(learning, refitting) + counters + interactions_nbytes(params.interactions, meta)
 
