@@ -52,7 +52,7 @@ EXHIBIT = Exhibit(
         "test_coverage": 1,
         "k": 2**16,
         "ratios": [0.125, 0.25, 0.5, 1, 2, 4],
-        "batch_elements": 2**23,
+        "batch_elements": 3 * 2**19,
     },
     views=(ACCURACY,),
     claims=(

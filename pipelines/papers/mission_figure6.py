@@ -45,8 +45,7 @@ EXHIBIT = Exhibit(
         Claim("after some rounds, MISSION closely matches FH", ACCURACY, NAMES[2:], ("FH",), 0.05),
     ),
     notes=(
-        "15 species, not 193. A round of the paper covers every base .25 times. Where IHT would take longer than "
-        "some ten minutes it has no point.",
+        "15 species, not 193. A round of the paper covers every base .25 times.",
         "The accuracies of the claims are means over all rounds.",
     ),
     needs="*.fna.gz",

@@ -6,7 +6,7 @@
 
 What is measured is kept in --work, and replaces what docs/papers.json had of the same table or figure, unless that was
 of the full form and this is not. Those whose public files are not there are left out, and said. `--draw` measures
-nothing, and writes the page anew.
+nothing, and writes the page anew. Where one fails, the next is measured, and the run ends with an error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def exhibits() -> list[Exhibit]:
 @click.option("--docs", type=click.Path(path_type=Path), default=DOCS, show_default="docs", help="Where the page goes.")
 def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again: bool, draw: bool, docs: Path) -> None:
     """Measure the tables and figures of the papers, and write docs/papers.md."""
-    places, every = Places(source, work), exhibits()
+    places, every, failures = Places(source, work), exhibits(), list[str]()
     results = docs / "papers.json"
     saved = json.loads(results.read_text("utf-8")) if results.exists() else {}
     for exhibit in [] if draw else every:
@@ -67,8 +67,13 @@ def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again
         if not exhibit.can_run(places):
             click.echo(f"{exhibit.name}: left out, for it needs {exhibit.needs} below --from (datasets/README.md)")
             continue
-        with threadpool_limits(1):
-            measured = exhibit.measure(places, "full" if full else "quick", again)
+        try:
+            with threadpool_limits(1):
+                measured = exhibit.measure(places, "full" if full else "quick", again)
+        except Exception as error:  # one that fails keeps none of the others from being measured
+            failures.append(f"{exhibit.name}: failed: {type(error).__name__}: {error}")
+            click.echo(failures[-1])
+            continue
         click.echo(f"{exhibit.name}: {measured['seconds']} s")
         if not full and saved.get(exhibit.name, {}).get("form") == "full":
             click.echo(f"{exhibit.name}: the page keeps its full form")
@@ -76,6 +81,8 @@ def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again
         saved[exhibit.name] = measured
         results.write_text(compact(saved), encoding="utf-8")
     write_page(every, saved, docs)
+    if failures:
+        raise click.ClickException("\n".join([f"{len(failures)} failed; the page has the others", *failures]))
 
 
 def compact(saved: dict[str, dict[str, object]]) -> str:

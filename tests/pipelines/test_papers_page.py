@@ -114,6 +114,24 @@ def test_a_quick_run_leaves_the_full_form_on_the_page(load, made, tmp_path, monk
         assert json.loads((tmp_path / "papers.json").read_text())[exhibit.name]["form"] == form
 
 
+def test_one_that_fails_keeps_none_of_the_others_from_being_measured(load, made, tmp_path, monkeypatch):
+    exhibit, _, _ = made
+
+    def broken(places, sizes):
+        return {"x 1": lambda: 1 // 0}
+
+    run, first = load("run"), replace(exhibit, name="mission_broken", cells=broken)
+    monkeypatch.setattr(run, "exhibits", lambda: [first, exhibit])
+    monkeypatch.setattr(run, "NAMES", (first.name, exhibit.name))
+    pages = []
+    monkeypatch.setattr(run, "write_page", lambda every, saved, docs: pages.append(list(saved)))
+    ended = CliRunner().invoke(run.main, ["--work", str(tmp_path / "work"), "--docs", str(tmp_path)])
+    assert ended.exit_code == 1
+    assert "1 failed" in ended.output
+    assert "mission_broken: failed: ZeroDivisionError" in ended.output
+    assert pages == [list(json.loads((tmp_path / "papers.json").read_text()))] == [[exhibit.name]]
+
+
 def test_every_table_and_figure_is_a_file_of_its_name(load):
     files = {path.stem for path in PAPERS.glob("*.py") if "EXHIBIT = Exhibit(" in path.read_text("utf-8")}
     exhibits = load("run").exhibits()
