@@ -16,7 +16,7 @@ import numpy as np
 from daskfs.engine.shards import FAN_IN, least_rounds, most_shards, short_groups, shrinking_groups
 from daskfs.protocol import Algorithm, Meta, Schedule, Sharing
 
-NANOSECONDS = {"OnlineSubstitution": 4.4, "Mission": 61.0}
+NANOSECONDS = {"OnlineSubstitution": 4.4, "Mission": 61}
 """CPU time for each stored number in a pass, to read, check and process it, by the class of the algorithm."""
 START_SECONDS = 3.0
 """Time from the call to the first block on a running cluster; a round figure, not fitted."""
