@@ -62,6 +62,7 @@ EXHIBIT = Exhibit(
             SKETCHED,
             ("IHT", "Batch IHT"),
             least=1,
+            too_small="few reads with 8-mers say nothing of 12-mers",
         ),
     ),
     notes=(

@@ -40,9 +40,9 @@ def test_every_view_and_every_sentence_has_its_numbers(load, tmp_path, name):
 
 def test_time_to_a_threshold_and_speed_up(load):
     figure = load("substitution_figure3")
-    one = [{"q": 1, "passes": n, "seconds": float(n), "error": e} for n, e in ((1, 0.5), (2, 0.1), (3, 0.1))]
-    two = [{"q": 2, "passes": n, "seconds": n / 2, "error": e} for n, e in ((1, 0.4), (2, 0.104), (3, 0.09))]
-    never = [{"q": 4, "passes": n, "seconds": 0.1, "error": 0.5} for n in (1, 2, 3)]
+    one = [{"q": 1, "passes": n, "cpu": float(n), "error": e} for n, e in ((1, 0.5), (2, 0.1), (3, 0.1))]
+    two = [{"q": 2, "passes": n, "cpu": n / 2, "error": e} for n, e in ((1, 0.4), (2, 0.104), (3, 0.09))]
+    never = [{"q": 4, "passes": n, "cpu": 0.1, "error": 0.5} for n in (1, 2, 3)]
     assert figure.time_to_threshold([*one, *two, *never]) == [
         {"workers": 1, "time": 2.0, "speed-up": 1.0},
         {"workers": 2, "time": 1.0, "speed-up": 2.0},
