@@ -1,6 +1,6 @@
 """How the cost of a selection grows with rows, columns and non-zeros: the exponent of CPU seconds, and memory.
 
-    python pipelines/benchmarks/linear.py [--turns 3] [--scale 1] [--out FILE]
+    python pipelines/benchmarks/linear.py [--turns 3] [--scale 8] [--out FILE]
 
 Every algorithm reads the same problem at sizes 1, 2, 4 and 8 of what is to grow: rows with as many non-zeros each, then
 non-zeros a row, for MISSION; columns, then rows, for Online Substitution; rows for Sparse Random Features, with as many
@@ -122,7 +122,7 @@ def grown(what: str, folder: Path, scale: float, turns: int) -> Growth:
 @click.command(context_settings={"show_default": True})
 @click.option("--only", "which", multiple=True, type=click.Choice(list(GROWING)), help="These; repeatable.")
 @click.option("--turns", default=3, help="Of which the best counts, for each size.")
-@click.option("--scale", default=1.0, help="Times the usual sizes.")
+@click.option("--scale", default=8.0, help="Times the usual sizes.")
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(which: tuple[str, ...], turns: int, scale: float, out: Path | None) -> None:
     """Print the table."""

@@ -95,7 +95,7 @@ def rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     """Rows of features without meaning, and some blocks of rows with features that decide the label."""
     rng = np.random.default_rng(0)
     n_noise = max(2, round(pool_bytes / (12 * BLOCK_ENTRIES)))
-    n_signal = max(1, n_noise // SIGNAL_EVERY)
+    n_signal = max(2, n_noise // SIGNAL_EVERY)
     true = NOISE_IDS + rng.choice(NOISE_IDS, K, replace=False)
     effects = rng.choice([-1.0, 1.0], K) * rng.uniform(2, 4, K)
     pool = []
@@ -139,11 +139,13 @@ def dense_rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
 def parts(count: int, nbytes: int) -> list[int]:
     """Return how many of `count` blocks are in every part of a pool, for memory has room for a part and no more.
 
+    None has a single block, which would be smaller than a block of many.
+
     >>> parts(7, PART_BYTES // 3)
-    [3, 3, 1]
+    [3, 2, 2]
     """
-    most = max(1, PART_BYTES // nbytes)
-    return [min(most, count - first) for first in range(0, count, most)]
+    n_parts = min(-(-count // max(1, PART_BYTES // nbytes)), count // 2)
+    return [len(part) for part in np.array_split(np.arange(count), n_parts)]
 
 
 def _noise(n: int, rng: np.random.Generator) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.bool_]]:
