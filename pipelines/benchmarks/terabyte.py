@@ -8,8 +8,7 @@ A terabyte of chunk keys lead to a pool of real chunk files, as hard links (see 
 between the key and the selected features is the code that users run; every chunk is compared with its checksum. The
 chunks come in another order in every sweep over the pool. The features that count are in chunks of their own: two that
 are not repeated (Online Substitution), or one block in twenty (MISSION). Sparse Random Features have a function of five
-inputs to find in all rows, and `found` is their R²; since all targets are in memory, their stream is gigabytes, and no
-terabyte. The pool stays in the page cache as far as
+inputs to find in all rows, and `found` is their R²; since all targets are in memory, their stream is 8 GB at most. The pool stays in the page cache as far as
 memory goes, for the selection and for the bare read beside it, which makes the bare read fast and the ratio large.
 
 With `--s3`, every key is an object of its own in a real S3 server on this machine (SeaweedFS), so that nothing is
@@ -58,6 +57,7 @@ NONZEROS, TRUE_IN_A_ROW = 64, 4  # of a row, and of those that count
 NOISE_IDS = 1 << 16  # below them are features without meaning
 SIGNAL_EVERY = 20  # of the blocks of rows, one has the features that count
 LEFT_ON_DISK = 20e9
+MOST_DENSE = 8e9  # of dense rows, with targets of a tenth of that in memory
 
 
 class Stream(NamedTuple):
@@ -120,7 +120,7 @@ def rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
 
 def dense_rows(folder: Path, pool_bytes: float, nbytes: float) -> Stream:
     """Rows of numbers, of which five make a target that is no straight line: Friedman's first function."""
-    rng = np.random.default_rng(0)
+    rng, nbytes = np.random.default_rng(0), min(nbytes, MOST_DENSE)
     height = CHUNK_BYTES // (4 * INPUTS)
     pool = []
     for number, count in enumerate(parts(max(2, round(pool_bytes / CHUNK_BYTES)), CHUNK_BYTES)):
