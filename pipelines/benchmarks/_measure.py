@@ -132,7 +132,9 @@ def save(path: Path | None, name: str, figures: object) -> None:
     """Write the figures of one benchmark to a JSON file that also has those of others; without a path, do nothing."""
     if path is not None:
         there = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**there, name: figures}, indent=1, sort_keys=True) + "\n")
+        new = path.with_suffix(".new")  # a benchmark that is stopped leaves a whole file
+        new.write_text(json.dumps({**there, name: figures}, indent=1, sort_keys=True) + "\n")
+        new.replace(path)
 
 
 def save_records(path: Path | None, name: str, records: list[dict[str, Any]], same: tuple[str, ...]) -> None:

@@ -96,4 +96,9 @@ def _timed(rival: Rival, folder: Path, setting: dict[str, Any]) -> Record:
     wall, cpu = time.perf_counter(), time.process_time()
     outcome = rival.run(folder, **setting)
     seconds = {"CPU s": time.process_time() - cpu, "wall s": time.perf_counter() - wall}
-    return {**outcome.scores, **seconds, "MiB": (resident("VmHWM") - before) / 2**20, "setting": setting}
+    return {**outcome.scores, **seconds, "MiB": (resident("VmHWM") - before) / 2**20, "setting": _said(setting)}
+
+
+def _said(setting: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that can be written to a file, which a function or a class cannot."""
+    return {name: value for name, value in setting.items() if isinstance(value, int | float | str)}

@@ -11,6 +11,7 @@ from _rivals import Record
 METRICS = {"AUC": "higher", "recall": "higher", "R²": "higher", "CPU s": "lower", "wall s": "lower", "MiB": "lower"}
 QUALITY = [metric for metric, better in METRICS.items() if better == "higher"]
 LEVEL = 0.002  # differences of quality below this say nothing
+AS_GOOD = 0.01  # no worse than this: cost is compared among these
 GROWN = 1.2
 PUBLISHED = 1_340_000  # columns of biglasso's example
 FARTHEST = 30  # times the largest size that was measured: growth says nothing of more
@@ -40,7 +41,8 @@ What people use today, each at the best of a few settings, chosen on validation 
 with one thread for linear algebra. Times are from files to a result, after everything is imported and compiled; memory
 is the peak beyond that. A rival that asks for more than 4 GiB, or takes more than 15 minutes for all its settings, is
 stopped, and the table says so. `python pipelines/benchmarks/rivals.py --full --keep` measures all of it anew and writes
-this page; its sentences follow from the numbers.
+this page; its sentences follow from the numbers. Cost is compared among those whose quality (the first column) is at
+most a hundredth below that of daskfs.
 """
 
 
@@ -54,12 +56,14 @@ def section_of(task: str, records: Sequence[Record]) -> str:
     title, variable, text = TITLES[task]
     own = [record for record in records if record["task"] == task]
     metrics = [metric for metric in METRICS if any(metric in record for record in own)]
-    head = [f"| {variable} | | {' | '.join(metrics)} |", f"|---:|---|{'---:|' * len(metrics)}"]
+    head = [f"| {variable} | | {' | '.join(metrics)} | settings |", f"|---:|---|{'---:|' * len(metrics)}---|"]
     rows = [
-        f"| {r[variable]:,} | {r['method']} | " + " | ".join(_cell(r, metric) for metric in metrics) + " |" for r in own
-    ]
+        f"| {r[variable]:,} | {r['method']} | " + " | ".join(_cell(r, metric) for metric in metrics)
+        + f" | {_settings(r.get('setting', {}))} |"
+        for r in own
+    ]  # fmt: skip
     lines = [f"* {line}" for line in [*sentences_of(task, own), *extrapolated(task, own)]]
-    return "\n".join([f"## {title}\n", f"{text}\n", *head, *rows, "", *lines, ""])
+    return "\n".join([f"## {title}\n", f"{text} {_circumstances(own)}\n", *head, *rows, "", *lines, ""])
 
 
 def sentences_of(task: str, own: Sequence[Record]) -> list[str]:
@@ -77,6 +81,12 @@ def sentences_of(task: str, own: Sequence[Record]) -> list[str]:
         others = [r for r in last if metric in r and not r["method"].startswith("daskfs")]
         if metric == "wall s" or metric not in ours or not others:
             continue
+        if better == "lower":  # what is cheap and bad is no rival
+            quality = next(metric for metric in QUALITY if metric in ours)
+            others = [r for r in others if r.get(quality, -math.inf) >= ours[quality] - AS_GOOD]
+            if not others:
+                lines.append(f"{metric}: no other tool is as good by {quality}.")
+                continue
         best = (max if better == "higher" else min)(others, key=lambda r: r[metric])
         lines.append(_sentence(metric, better, ours, best))
     return lines
@@ -91,7 +101,19 @@ def _sentence(metric: str, better: str, ours: Record, best: Record) -> str:
         return f"{metric}: {ours['method']} {order}: {a:.3f}, {best['method']} has {b:.3f}."
     ratio = a / max(b, 1e-9)
     order = "is first" if ratio < 1 else "**is not first**"
-    return f"{metric}: {ours['method']} {order}: {ratio:.2g} times what {best['method']} takes."
+    return f"{metric}, among those as good: {ours['method']} {order}: {ratio:.2g} times what {best['method']} takes."
+
+
+def _circumstances(own: Sequence[Record]) -> str:
+    """Return the form in which records were measured, and how busy the machine was, as far as they know."""
+    forms = " and ".join(sorted({r["form"] for r in own if "form" in r})) or "quick or full"
+    loads = [r["load"] for r in own if "load" in r]
+    busy = f"{min(loads):g} to {max(loads):g} processes for each core" if loads else "a load that was not noted"
+    return f"Measured in the {forms} form, with seed 0, at {busy}."
+
+
+def _settings(setting: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}".strip() for name, value in setting.items())
 
 
 def extrapolated(task: str, own: Sequence[Record]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from _bear import Bear
+from _mission_numpy import PublishedMission
 from _rivals import Outcome, Rival
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectKBest, chi2
@@ -87,10 +88,11 @@ def _mission(folder: Path, **fields: Any) -> Outcome:
     )
 
 
-def _sgd(folder: Path, cut: bool, **settings: Any) -> Outcome:
+def _sgd(folder: Path, cut: bool, epochs: int, **settings: Any) -> Outcome:
     X, y = _rows(folder, "train", HASHED)
     model = SGDClassifier(loss="log_loss", random_state=0, average=False, **settings)
-    model.partial_fit(X, y, classes=[0, 1])
+    for _ in range(epochs):
+        model.partial_fit(X, y, classes=[0, 1])
     w = model.coef_[0]
     chosen = np.argsort(-np.abs(w))[:K] if cut else None
     if chosen is not None:
@@ -115,11 +117,11 @@ def _vw(folder: Path, **settings: Any) -> Outcome:
     return _outcome(folder, scores, None)
 
 
-def _bear(folder: Path, rate: float) -> Outcome:
+def _published(folder: Path, model: type[Bear | PublishedMission], rate: float) -> Outcome:
     X, y = _rows(folder, "train")
-    model = Bear(K, WIDTH, rate).learn(X, y)
-    chosen = np.array(sorted(model.weights), dtype=np.int64)
-    weights = np.array([model.weights[i] for i in chosen.tolist()])
+    learned = model(K, WIDTH, rate).learn(X, y)
+    chosen = np.array(sorted(learned.weights), dtype=np.int64)
+    weights = np.array([learned.weights[i] for i in chosen.tolist()])
 
     def scores(part: str) -> NDArray[np.float64]:
         rows, _ = _rows(folder, part)
@@ -143,15 +145,26 @@ def _chi_squared(folder: Path, C: float) -> Outcome:
 
 
 _RATES = tuple({"learning_rate": rate} for rate in (0.5, 2.0, 8.0))
-_ALPHAS = tuple({"alpha": alpha} for alpha in (1e-7, 1e-6, 1e-5))
+_SGD = tuple({"alpha": alpha, "epochs": epochs} for alpha in (1e-7, 1e-6, 1e-5) for epochs in (1, 5))
+_PASSES = {"--passes": 10, "--holdout_off": ""}
+_CONSTANT = {"--sgd": "", "--power_t": 0}  # a rate that neither adapts nor falls
+_VW = (
+    *({"-l": rate} | passes for rate in (0.5, 1.5) for passes in ({}, _PASSES)),
+    *({"-l": rate} | _CONSTANT | passes for rate in (0.5, 2.0) for passes in ({}, _PASSES)),
+)
 RIVALS = {
     "daskfs, MISSION": Rival(_mission),
     "daskfs, MISSION in one pass": Rival(_mission, ({"refit": 0},)),
     "MISSION as published (daskfs)": Rival(_mission, tuple({"method": "paper", "refit": 0} | r for r in _RATES)),
-    "BEAR as published (numpy)": Rival(_bear, tuple({"rate": rate} for rate in (0.03, 0.1, 0.3, 1.0, 3.0))),
-    "Vowpal Wabbit, all weights": Rival(_vw, tuple({"-l": rate} for rate in (0.5, 1.5))),
-    "SGDClassifier, all weights": Rival(_sgd, tuple({"cut": False} | alpha for alpha in _ALPHAS)),
-    "SGDClassifier, cut": Rival(_sgd, tuple({"cut": True} | alpha for alpha in _ALPHAS)),
-    "SGDClassifier, L1, cut": Rival(_sgd, tuple({"cut": True, "penalty": "l1"} | alpha for alpha in _ALPHAS)),
+    "MISSION as published (numpy)": Rival(
+        _published, tuple({"model": PublishedMission, "rate": rate} for rate in (0.1, 0.5, 2.0))
+    ),
+    "BEAR as published (numpy)": Rival(
+        _published, tuple({"model": Bear, "rate": rate} for rate in (0.03, 0.1, 0.3, 1.0, 3.0))
+    ),
+    "Vowpal Wabbit, all weights": Rival(_vw, _VW),
+    "SGDClassifier, all weights": Rival(_sgd, tuple({"cut": False} | setting for setting in _SGD)),
+    "SGDClassifier, cut": Rival(_sgd, tuple({"cut": True} | setting for setting in _SGD)),
+    "SGDClassifier, L1, cut": Rival(_sgd, tuple({"cut": True, "penalty": "l1"} | setting for setting in _SGD)),
     "chi², then logistic": Rival(_chi_squared, tuple({"C": C} for C in (1.0, 10.0, 100.0))),
 }

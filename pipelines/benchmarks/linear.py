@@ -1,12 +1,13 @@
 """How the cost of a selection grows with rows, columns and non-zeros: the exponent of CPU seconds, and memory.
 
-    python pipelines/benchmarks/linear.py [--turns 3] [--scale 1] [--out FILE]
+    python pipelines/benchmarks/linear.py [--turns 3] [--scale 8] [--out FILE]
 
 Every algorithm reads the same problem at sizes 1, 2, 4 and 8 of what is to grow: rows with as many non-zeros each, then
 non-zeros a row, for MISSION; columns, then rows, for Online Substitution; rows for Sparse Random Features, with as many
 features drawn. CPU seconds of a selection are the least of some turns, in which all sizes take part one after the
 other. The *exponent* is the slope of their logarithm over that of the size; `of larger` leaves out the smallest size,
-where what a selection costs once weighs most. *MB* is the peak of memory beyond what there was before.
+where what a selection costs once weighs most. *MB* is the peak of memory beyond what there was before. Every line is
+saved in `--out` as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -119,21 +120,25 @@ def grown(what: str, folder: Path, scale: float, turns: int) -> Growth:
 
 
 @click.command(context_settings={"show_default": True})
+@click.option("--only", "which", multiple=True, type=click.Choice(list(GROWING)), help="These; repeatable.")
 @click.option("--turns", default=3, help="Of which the best counts, for each size.")
-@click.option("--scale", default=1.0, help="Times the usual sizes.")
+@click.option("--scale", default=8.0, help="Times the usual sizes.")
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
-def main(turns: int, scale: float, out: Path | None) -> None:
+def main(which: tuple[str, ...], turns: int, scale: float, out: Path | None) -> None:
     """Print the table."""
-    with TemporaryDirectory() as folder:
-        growths = [grown(what, Path(folder), scale, turns) for what in GROWING]
+    growths = []
+    for what in which or GROWING:
+        with TemporaryDirectory() as folder:
+            growths.append(grown(what, Path(folder), scale, turns))
+        g = growths[-1]
+        record = {**g._asdict(), "exponent": g.exponent, "of larger": g.exponent_of_larger, "turns": turns}
+        save_records(out, "linear", [record], ("what",))
     rows = [
         [g.what, *(f"{seconds:.2f}" for seconds in g.seconds), f"{g.exponent:.2f}", f"{g.exponent_of_larger:.2f}",
          f"{g.megabytes[0]:.0f}", f"{g.megabytes[-1]:.0f}"] for g in growths
     ]  # fmt: skip
     columns = ["", *(f"CPU s, {size}x" for size in SIZES), "exponent", "of larger", "MB, 1x", f"MB, {SIZES[-1]}x"]
     show("CPU seconds and memory as data grow", columns, rows)
-    records = [{**g._asdict(), "exponent": g.exponent, "of larger": g.exponent_of_larger} for g in growths]
-    save_records(out, "linear", records, ("what",))
 
 
 if __name__ == "__main__":

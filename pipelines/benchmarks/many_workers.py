@@ -1,6 +1,7 @@
 """How many workers a scheduler and a centre serve: light workers that sleep in place of reading and computing.
 
     python pipelines/benchmarks/many_workers.py [rounds] [centre] [--workers 16,64,256,1024] [--seconds 4]
+    python pipelines/benchmarks/many_workers.py --workers 256 --seconds 60 --block 1    # the efficiency by the clock
 
 Scheduler, driver, centre, tasks, merges and offers are the real ones. Only `SleepingBlocks` is not: a block is a sleep
 as long as reading and processing a measured block, or several. Each worker has the same work in a pass, `--seconds`, so
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 
 import click
 import numpy as np
+import terabyte
 from _counting import Counting
 from _light_cluster import Processes, light_cluster
 from _measure import save_records, show
@@ -35,6 +37,7 @@ from daskfs.engine.synchronous import SynchronousRunner
 from daskfs.protocol import Schedule
 
 BLOCK_BYTES, BLOCK_SECONDS = 8_000_000, 0.01
+LEAST_SLEEP = 0.1  # blocks that are shorter are put together, or two cores would only wake and sleep
 SCHEDULES = {"rounds": Schedule.SYNCHRONOUS, "centre": Schedule.ASYNCHRONOUS}
 
 
@@ -116,6 +119,7 @@ class Plan(NamedTuple):
     """Of work for each worker in a pass."""
     block: float
     """Seconds of a block."""
+    block_bytes: int
     state_bytes: int
     offer_bytes: int
     hosts: int
@@ -142,6 +146,19 @@ class Passes:
         return {name: seconds - self._began[-1][name] for name, seconds in self.cpu().items()}
 
 
+def measured_block(name: str) -> float:
+    """Return the CPU seconds in which MISSION (rounds) or Online Substitution (centre) reads and processes a block."""
+    make = terabyte.columns if name == "centre" else terabyte.rows
+    with tempfile.TemporaryDirectory() as folder:
+        stream = make(Path(folder), 20 * BLOCK_BYTES, 40 * BLOCK_BYTES)
+        times = []
+        for _ in range(3):  # the first compiles
+            began = time.process_time()
+            passes = len(daskfs.select(stream.dataset, stream.algorithm).history["seconds"])
+            times.append((time.process_time() - began) / passes)
+    return min(times) * BLOCK_BYTES / float(stream.dataset.block_sizes(stream.algorithm.axis).sum())
+
+
 def measure(name: str, workers: int, plan: Plan) -> Measured:
     """Run two passes of a schedule on a light cluster of its own, and return the figures of the second."""
     blocks = workers * round(plan.seconds / plan.block)
@@ -151,7 +168,7 @@ def measure(name: str, workers: int, plan: Plan) -> Measured:
     ):
         ones = np.ones((4, blocks), np.float32)
         source = daskfs.write_dataset(Path(folder) / "d.zarr", ones, np.arange(4.0))
-        data = SleepingBlocks(source, blocks, plan.block, round(BLOCK_BYTES * plan.block / BLOCK_SECONDS))
+        data = SleepingBlocks(source, blocks, plan.block, plan.block_bytes)
         algorithm = Counting(
             schedule=SCHEDULES[name], n_blocks=blocks, merges=plan.merges, state_bytes=plan.state_bytes,
             offer_bytes=plan.offer_bytes,
@@ -179,23 +196,27 @@ def row(of: Measured) -> list[str]:
 @click.argument("which", nargs=-1, type=click.Choice(list(SCHEDULES)))
 @click.option("--workers", default="16,64,256,1024", help="Numbers of workers.")
 @click.option("--seconds", default=4.0, help="Of work for each worker in a pass.")
-@click.option("--block", default=0.1, help="Seconds of a block: 0.01 are 8 MB, larger ones stand for several.")
+@click.option("--block", type=float, help="Seconds of a block, 0.01 of which are 8 MB.  [default: as measured]")
 @click.option("--state", default=100_000, help="Bytes of a state.")
 @click.option("--offer", default=10_000, help="Bytes of an offer to the centre.")
 @click.option("--merges", default="1,10", help="Rounds in a pass, at least.")
 @click.option("--hosts", default=1, help="Processes that share the workers.")
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(
-    which: tuple[str, ...], workers: str, seconds: float, block: float, state: int, offer: int, merges: str,
+    which: tuple[str, ...], workers: str, seconds: float, block: float | None, state: int, offer: int, merges: str,
     hosts: int, out: Path | None,
 ) -> None:  # fmt: skip
     """Print the table."""
-    found = [
-        measure(name, int(count), Plan(seconds, block, state, offer, hosts, int(least)))
-        for name in which or SCHEDULES
-        for least in (merges.split(",") if name == "rounds" else "1")
-        for count in workers.split(",")
-    ]
+    found = []
+    for name in which or SCHEDULES:
+        block_seconds = measured_block(name) if block is None else BLOCK_SECONDS
+        together = max(1, round((block or LEAST_SLEEP) / block_seconds))
+        for least in merges.split(",") if name == "rounds" else "1":
+            for count in workers.split(","):
+                plan = Plan(seconds, together * block_seconds, together * BLOCK_BYTES, state, offer, hosts, int(least))
+                found.append(measure(name, int(count), plan))
+                record = {**found[-1]._asdict(), "possible": found[-1].possible, "efficiency": found[-1].efficiency}
+                save_records(out, "workers", [record], ("schedule", "merges", "workers", "work"))
     times = ["submit s", "pass s", "merge s", "pushes/s"]
     columns = ["schedule", "workers", "tasks", *times, "scheduler", "hosts", "centre", "driver", "efficiency", "by CPU"]
     show(
@@ -203,8 +224,6 @@ def main(
         columns,
         [row(of) for of in found],
     )
-    records = [{**of._asdict(), "possible": of.possible} for of in found]
-    save_records(out, "workers", records, ("schedule", "merges", "workers"))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,18 @@
     python pipelines/benchmarks/rivals.py --full --keep   # an hour, up to 200,000 columns; docs/rivals.md from it
     python pipelines/benchmarks/rivals.py --draw          # measures nothing, and writes the page anew
 
-`_rivals.py` says how. `--keep` writes docs/rivals.json and docs/rivals.md, and adds the ratios to the history in
+`_rivals.py` says how. `--keep` saves every record as it is measured, in place of that of the same task, size, form and
+rival, writes docs/rivals.json and docs/rivals.md, and adds the ratios to the history in
 docs/rivals-history.jsonl; lines of it whose ratios have grown by a fifth against the line before are said.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from _rivals import Record, measured
 from _rivals_page import METRICS, ratios_of, slower, write_page
 
 DOCS = Path(__file__).parents[2] / "docs"
+CORES = os.cpu_count() or 1
 TASKS = {  # by module: what the size is called, small sizes to compile with, sizes of the quick and the full form
     "_rivals_rows": ("rows", 2000, (20_000,), (100_000,)),
     "_rivals_columns": ("columns", 400, (2000, 5000), (5000, 20_000, 50_000, 200_000)),
@@ -37,24 +41,43 @@ TASKS = {  # by module: what the size is called, small sizes to compile with, si
 def main(full: bool, only: tuple[str, ...], keep: bool, draw: bool) -> None:
     """Measure daskfs and its rivals."""
     results = DOCS / "rivals.json"
-    records = json.loads(results.read_text("utf-8")) if draw or (keep and only and results.exists()) else []
-    new = [record for module in ([] if draw else only or TASKS) for record in of_task(module, full)]
-    measured_now = {record["task"] for record in new}
-    records = [record for record in records if record["task"] not in measured_now] + new
+    records = json.loads(results.read_text("utf-8")) if (draw or keep) and results.exists() else []
+    new: list[Record] = []
+    for module in [] if draw else only or TASKS:
+        for record in of_task(module, full):
+            new.append(record)
+            records = merged(records, record)
+            if keep:  # at once: what is measured stays if the rest is stopped
+                save(results, records)
     for module, (variable, *_) in TASKS.items():
         show_task(module, variable, records)
     if keep:
-        results.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n", "utf-8")
         add_to_history(DOCS / "rivals-history.jsonl", new)
     if keep or draw:
         write_page(records, DOCS / "rivals.md")
 
 
-def of_task(module: str, full: bool) -> list[Record]:
+def merged(records: list[Record], new: Record) -> list[Record]:
+    """Return the records with a new one in place of that of the same task, size and rival, and none of another form."""
+    variable = TASKS[new["task"]][0]
+
+    def is_other(record: Record) -> bool:
+        if record["task"] != new["task"]:
+            return True
+        is_same = (record[variable], record["method"]) == (new[variable], new["method"])
+        return record.get("form") == new["form"] and not is_same
+
+    return [*filter(is_other, records), new]
+
+
+def save(path: Path, records: list[Record]) -> None:
+    path.write_text("[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n", "utf-8")
+
+
+def of_task(module: str, full: bool) -> Iterator[Record]:
     """Measure all rivals of a task with all sizes."""
     task = import_module(module)
     variable, small_size, quick, large = TASKS[module]
-    records = []
     with tempfile.TemporaryDirectory() as folder:
         small = Path(folder) / "small"
         small.mkdir()
@@ -68,9 +91,9 @@ def of_task(module: str, full: bool) -> list[Record]:
                 click.echo(f"{size:,} {variable}: {name}", err=True)
                 record = {"note": notes[name]} if name in notes else measured(module, name, files, small)
                 notes |= {name: record["note"]} if "note" in record else {}
-                records.append({"task": module, variable: size, "method": name} | record)
+                where = {"form": "full" if full else "quick", "load": round(os.getloadavg()[0] / CORES, 1)}
+                yield {"task": module, variable: size, "method": name} | where | record
             subprocess.run(["rm", "-r", str(files)], check=True)
-    return records
 
 
 def show_task(module: str, variable: str, records: list[Record]) -> None:

@@ -1,10 +1,12 @@
 """The CPU time of a number, for `daskfs plan --cluster`: a fit on one and two workers, and its error on a larger size.
 
-    python pipelines/benchmarks/scaling.py [--out docs/scaling.json]
+    python pipelines/benchmarks/scaling.py --out docs/scaling.json    # 4 GB, minutes on a machine that is free
+    python pipelines/docs/scaling.py                                  # the page, and the numbers of the model
 
 CPU seconds of all processes of a cluster are fitted as ``a + nanoseconds x numbers x passes``, from sizes 1 and 2 with
 one worker and with two, and predict size 4 with two workers: the error beside it is that of the prediction. CPU seconds
-do not depend on what else the machine does, or little.
+depend less on what else the machine does than seconds by the clock, which are noted beside them, with the load: on a
+busy machine a CPU second does less, too, so the numbers of the model are to come from one that is free.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is loaded
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +34,8 @@ import daskfs
 from daskfs.algorithms.registry import registration
 
 SIZES = (1, 2, 4)
-BASES = {"OnlineSubstitution": 0.16e9, "Mission": 0.1e9}  # bytes of size 1
+BASE = 1e9  # bytes of size 1; sizes are streams of a pool, and a pass is to take seconds
+POOL = 0.2e9
 MADE: dict[str, Callable[[Path, float, float], Stream]] = {"OnlineSubstitution": columns, "Mission": rows}
 
 
@@ -42,6 +46,7 @@ class Run(NamedTuple):
     size: int
     numbers: float
     cpu: float
+    clock: float
 
 
 class Fit(NamedTuple):
@@ -54,6 +59,10 @@ class Fit(NamedTuple):
     """The largest relative error at one of the runs that were fitted."""
     predicted: float
     measured: float
+    gigabytes: float
+    """Of the larger run, as numbers of four bytes, in all passes."""
+    load: float
+    """Processes that wanted to run in the last quarter of an hour, for each core."""
 
     @property
     def error(self) -> float:
@@ -75,10 +84,11 @@ def cpu_seconds() -> float:
 
 
 def run(stream: Stream, client: Client, workers: int, size: int) -> Run:
-    began = cpu_seconds()
+    began, clock = cpu_seconds(), time.perf_counter()
     history = daskfs.select(stream.dataset, stream.algorithm, client=client).history
     passes = float(np.nansum(history["bytes"].values)) / float(stream.dataset.block_sizes(stream.algorithm.axis).sum())
-    return Run(workers, size, stream.dataset.n_entries * passes, cpu_seconds() - began)
+    clock = time.perf_counter() - clock
+    return Run(workers, size, stream.dataset.n_entries * passes, cpu_seconds() - began, clock)
 
 
 def fitted(name: str, runs: list[Run]) -> Fit:
@@ -89,7 +99,9 @@ def fitted(name: str, runs: list[Run]) -> Fit:
     start, slope = np.linalg.lstsq(A * weights[:, None], np.ones(len(known)), rcond=None)[0]
     largest = max((one for one in runs if one.workers == 2), key=lambda one: one.size)
     worst = float(np.abs(A * weights[:, None] @ [start, slope] - 1).max())
-    return Fit(name, float(start), 1e9 * float(slope), worst, float(start + slope * largest.numbers), largest.cpu)
+    load, gigabytes = os.getloadavg()[2] / (os.cpu_count() or 1), 4e-9 * largest.numbers
+    predicted = float(start + slope * largest.numbers)
+    return Fit(name, float(start), 1e9 * float(slope), worst, predicted, largest.cpu, gigabytes, load)
 
 
 def runs_of(name: str, work: Path, base: float) -> list[Run]:
@@ -98,7 +110,7 @@ def runs_of(name: str, work: Path, base: float) -> list[Run]:
     for size in SIZES:
         folder = work / f"{name}-{size}"
         folder.mkdir()
-        streams[size] = MADE[name](folder, base, base * size)
+        streams[size] = MADE[name](folder, min(POOL, base), base * size)
     runs = []
     for workers in (1, 2):
         with cluster(workers) as client:
@@ -109,11 +121,12 @@ def runs_of(name: str, work: Path, base: float) -> list[Run]:
 
 @click.command(context_settings={"show_default": True})
 @click.option("--scale", default=1.0, help="Times the usual sizes.")
+@click.option("--work", type=click.Path(path_type=Path), help="A folder with room for the pools; a temporary one.")
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures, as JSON.")
-def main(scale: float, out: Path | None) -> None:
+def main(scale: float, work: Path | None, out: Path | None) -> None:
     """Print the table."""
-    with TemporaryDirectory() as folder:
-        runs = {name: runs_of(name, Path(folder), scale * base) for name, base in BASES.items()}
+    with TemporaryDirectory(dir=work) as folder:
+        runs = {name: runs_of(name, Path(folder), scale * BASE) for name in MADE}
     fits = [fitted(name, found) for name, found in runs.items()]
     table = [
         [of.algorithm, f"{of.start:.2f}", f"{of.nanoseconds:.2f}", f"{registration(of.algorithm).nanoseconds:g}",

@@ -127,11 +127,11 @@ def measure(name: str, workers: int, seconds: float, block: float, life: float, 
 @click.option("--out", type=click.Path(path_type=Path), help="For the figures: docs/scaling.json.")
 def main(which: tuple[str, ...], workers: int, seconds: float, block: float, lives: str, out: Path | None) -> None:
     """Print the table."""
-    runs = [
-        measure(name, workers, seconds, block, life)
-        for name in which or SCHEDULES
-        for life in (0.0, *map(float, lives.split(",")))
-    ]
+    runs = []
+    for name in which or SCHEDULES:
+        for life in (0.0, *map(float, lives.split(","))):
+            runs.append(measure(name, workers, seconds, block, life))
+            save_records(out, "spot", [runs[-1]._asdict()], ("schedule", "workers", "life"))
     calm = {run.schedule: run.seconds for run in runs if not run.life}
     rows = [
         [run.schedule, str(run.workers), f"{run.life:g}" if run.life else "for ever", str(run.kills),
@@ -140,7 +140,6 @@ def main(which: tuple[str, ...], workers: int, seconds: float, block: float, liv
     ]  # fmt: skip
     columns = ["schedule", "workers", "live, s", "kills", "seconds", "of a calm run", "explained", "lost work", "away"]
     show(f"two passes of {seconds:g} s of work for each worker, while workers are killed", columns, rows)
-    save_records(out, "spot", [run._asdict() for run in runs], ("schedule", "life"))
 
 
 if __name__ == "__main__":

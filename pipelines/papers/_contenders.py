@@ -22,7 +22,7 @@ from daskfs.algorithms.mission.rows import count_cells
 
 NUMBER, ID = 4, 8  # bytes
 DEPTH = 3
-IHT_ROW = 4096  # entries of a row, which IHT keeps beside its weights until they are thresholded
+IHT_ROW = 4096  # entries of a row, which IHT has room for beside its weights, and twice as many sizes with their ids
 RATES = (0.5, 2.0, 8.0, 32.0)  # for methods that have no race of their own
 
 
@@ -88,7 +88,7 @@ def kept_bytes(n_scores: int, n_select: int, width: int, fields: dict[str, Any])
     if method == "hashing":
         return width * vector
     if method == "iht":
-        return (n_select + IHT_ROW) * (ID + 2 * vector)
+        return (n_select + IHT_ROW) * (ID + vector + 2 * (ID + NUMBER))
     counts = 2 * NUMBER * count_cells(width) if fields.get("idf") else 0
     is_active = method == "active"
     sketch, pace = width * (2 * (vector + NUMBER) if is_active else DEPTH * vector) + counts, 2 * NUMBER * is_active

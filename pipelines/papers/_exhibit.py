@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, Literal
 
 import click
+from _digest import digest_of
 from _report import Record, report
 from threadpoolctl import threadpool_limits
 
@@ -29,6 +30,14 @@ class Places:
 
     source: Path | None
     work: Path
+    full: Path | None = None
+    """Where measurements of the full form are written, which take hours and so go into the repository."""
+
+    def ledger(self, name: str, form: Form) -> Path:
+        """Return the file of the measurements of an exhibit."""
+        folder = self.full if form == "full" and self.full is not None else self.work
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name}-{form}.jsonl"
 
 
 Cells = dict[str, Callable[[], list[Record]]]
@@ -48,6 +57,8 @@ class View:
     """Only records that have these values."""
     chosen: tuple[str, ...] = ()
     """Methods whose numbers here follow from sizes that were chosen, so that they say nothing beside the paper's."""
+    cap: str = ""
+    """The size that no value can exceed, whatever a method could do."""
 
     def records(self, records: Sequence[Record]) -> list[Record]:
         """The records that belong to this view."""
@@ -56,10 +67,21 @@ class View:
 
     def means(self, records: Sequence[Record]) -> dict[str, dict[Any, float]]:
         """By method and value of the variable."""
+        groups = self._groups(records)
+        return {method: {x: mean(of_x) for x, of_x in by_x.items()} for method, by_x in groups.items()}
+
+    def spreads(self, records: Sequence[Record]) -> dict[str, dict[Any, float]]:
+        """Standard deviations by method and value of the variable, where there is more than one record."""
+        groups = self._groups(records)
+        return {
+            method: {x: stdev(of_x) for x, of_x in by_x.items() if len(of_x) > 1} for method, by_x in groups.items()
+        }
+
+    def _groups(self, records: Sequence[Record]) -> dict[str, dict[Any, list[float]]]:
         groups: dict[str, dict[Any, list[float]]] = {}
         for r in self.records(records):
             groups.setdefault(r["method"], {}).setdefault(r[self.across], []).append(r[self.metric])
-        return {method: {x: mean(of_x) for x, of_x in by_x.items()} for method, by_x in groups.items()}
+        return groups
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,8 @@ class Claim:
     second: tuple[str, ...]
     slack: float = 0.0
     least: float | None = None
+    too_small: str = ""
+    """Why the quick form cannot decide on it, if that is so."""
 
     def verdict(self, records: Sequence[Record]) -> tuple[dict[str, bool], dict[str, float]] | None:
         """For which of `first` it holds here, and the means that decide on it; None if methods were not measured."""
@@ -117,6 +141,8 @@ class Exhibit:
         Whether the data are the paper's, so that better and worse numbers mean something.
     notes
         Why our numbers may differ from the paper's: other data, other sizes.
+    reasons
+        Why a method may be worse here than the paper prints, by method.
     needs
         The folder of public files that it cannot do without.
     """
@@ -131,6 +157,7 @@ class Exhibit:
     printed: tuple[Record, ...] = ()
     same_data: bool = True
     notes: tuple[str, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
     needs: str = ""
 
     def sizes(self, form: Form) -> dict[str, Any]:
@@ -143,7 +170,7 @@ class Exhibit:
     def measure(self, places: Places, form: Form, again: bool = False) -> dict[str, Any]:
         """Measure every cell that was not measured before, and return all that is known."""
         places.work.mkdir(parents=True, exist_ok=True)
-        ledger = Ledger(places.work / f"{self.name}-{form}.jsonl", self.sizes(form), again)
+        ledger = Ledger(places.ledger(self.name, form), self.sizes(form), digest_of(self.name), again)
         for key, cell in self.cells(places, **self.sizes(form)).items():
             if key in ledger.cells:
                 continue
@@ -152,18 +179,23 @@ class Exhibit:
             records = [rounded(record) for record in cell()]
             ledger.add(key, records, time.perf_counter() - start, time.process_time() - cpu_start)
         seconds = {"seconds": ledger.total("seconds"), "cpu_seconds": ledger.total("cpu_seconds")}
-        return {"form": form, "sizes": ledger.sizes, **seconds, "records": ledger.records}
+        return {"form": form, "sizes": ledger.sizes, "code": ledger.code, **seconds, "records": ledger.records}
 
 
 class Ledger:
-    """A file of measured cells, one a line, below a line of the sizes that they were measured with."""
+    """A file of measured cells, one a line, below a line of the sizes and the code that they were measured with.
 
-    def __init__(self, path: Path, sizes: dict[str, Any], again: bool = False) -> None:
-        self.path, self.sizes, self.cells = path, json.loads(json.dumps(sizes)), dict[str, dict[str, Any]]()
+    Cells of other sizes or other code are measured again.
+    """
+
+    def __init__(self, path: Path, sizes: dict[str, Any], code: str, again: bool = False) -> None:
+        self.path, self.sizes, self.code = path, json.loads(json.dumps(sizes)), code
+        self.cells: dict[str, dict[str, Any]] = {}
+        head = {"sizes": self.sizes, "code": code}
         lines = [] if again or not path.exists() else list(map(json.loads, _complete_lines(path)))
-        if lines and lines[0] == self.sizes:
+        if lines and lines[0] == head:
             self.cells = {line["cell"]: line for line in lines[1:]}
-        self._write([self.sizes, *self.cells.values()])
+        self._write([head, *self.cells.values()])
 
     def add(self, key: str, records: list[Record], seconds: float, cpu_seconds: float) -> None:
         times = {"seconds": round(seconds, 2), "cpu_seconds": round(cpu_seconds, 2)}

@@ -3,21 +3,24 @@
 The learning rate of each method but the default is the best of `_contenders.RATES` with the fewest features, by the
 loss of rows before they are learned.
 
-IHT touches all k weights of every class after every row. Where that is more than `IHT_MOST` numbers, some ten minutes,
-IHT is left out.
+Feature hashing selects nothing, and scores rows with the weight of every cell: its memory is that of its cells, however
+many features there are.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import scipy.sparse
 from _contenders import best_rate, selected
-from _real import Task
+from _real import Scores, Task
 from _report import Record
 
 import daskfs
+from daskfs.algorithms.mission.state import rule_of
 
 METHODS: dict[str, dict[str, Any]] = {
     "FH": {"method": "hashing"},
@@ -26,7 +29,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "MISSION, paper": {"method": "paper"},
     "MISSION, active": {"refit": 0},
 }
-IHT_MOST = 10**11
 PER_CLASS: dict[str, dict[str, Any]] = {
     f"{name}, per class": METHODS[name] | {"per_class": True} for name in ("MISSION, paper", "MISSION, active")
 }
@@ -35,21 +37,50 @@ DEPTH = 3  # rows of the published sketch; FH and batch IHT have as many numbers
 
 
 def learned(task: Task, name: str, k: int, width: int, tuned_with: int | None = None) -> list[Record]:
-    """The scores of a method on every test of a task, or no record where IHT would take too long."""
+    """The scores of a method on every test of a task."""
     fields = (METHODS | PER_CLASS)[name]
-    if name == "IHT" and task.train.n_samples * k * task.n_scores > IHT_MOST:
-        return []
     options = fields | {"n_select": k, "width": width_of(name, width), "passes": task.passes}
     if "method" in fields:
         options["learning_rate"] = _rate(task, name, min(k, tuned_with or k), width)
     start = time.process_time()
-    selection = selected(task, daskfs.Mission(**options))
+    if name == "FH":
+        scores_of = hashed(task, daskfs.Mission(**options | {"n_select": 1}))
+    else:
+        scores_of = selected(task, daskfs.Mission(**options)).decision_function
     seconds = time.process_time() - start
-    if name == "FH":  # it learns the same whatever is selected; to be judged, it needs all features that can occur
-        options["n_select"] = min(task.train.meta.n_features, task.train.meta.n_entries)
-        selection = selected(task, daskfs.Mission(**options))
-    scores = {what: task.judge(task, test, selection.decision_function(test)) for what, test in task.tests.items()}
+    scores = {what: task.judge(task, test, scores_of(test)) for what, test in task.tests.items()}
     return [{"method": name, "k": k, **scores, "cpu seconds": seconds}]
+
+
+def hashed(task: Task, algorithm: daskfs.Mission) -> Callable[[daskfs.Dataset], Scores]:
+    """Learn by feature hashing, and return what scores rows with the weights of all cells, none of them selected."""
+    meta = task.train.meta
+    algorithm = algorithm.resolve(meta)
+    state, go_on = algorithm.start(meta, seed=0), True
+    while go_on:
+        for block in task.train.blocks():
+            state = algorithm.update(state, block)
+        state, go_on = algorithm.end_pass(state)
+    bias = state.memory.bias * rule_of(algorithm, state.room, state.calibration).bias_value
+    weights = state.memory.sketch.reshape(algorithm.width, len(bias))
+
+    def scores(test: daskfs.Dataset) -> Scores:
+        found = np.concatenate([bias + signed_cells(block, algorithm.width) @ weights for block in test.blocks()])
+        return found[:, 0] if len(bias) == 1 else found
+
+    return scores
+
+
+def signed_cells(block: Any, width: int) -> scipy.sparse.csr_array:
+    """The rows of a block with a column for every cell: values of features times the signs of their cells."""
+    h = block.ids.copy()
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):  # MurmurHash3
+        h = (h ^ (h >> np.uint64(33))) * np.uint64(factor)
+    h ^= h >> np.uint64(33)
+    cells, signs = h >> np.uint64(65 - width.bit_length()), 1 - 2 * (h & np.uint64(1)).astype(np.float32)
+    return scipy.sparse.csr_array(
+        (block.values * signs, cells.astype(np.int64), block.indptr), shape=(len(block.indptr) - 1, width)
+    )
 
 
 def width_of(name: str, width: int) -> int:

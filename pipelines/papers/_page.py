@@ -20,8 +20,10 @@ Every table and figure of the three papers, rerun by `make papers` ([how](#how-t
 `pipelines/papers/run.py` from what it measured (`docs/papers.json`); only the numbers that the papers print are typed
 in by hand.
 
-The quick form has small sizes and few repetitions, so that what fails in it may hold in the full form, and the other
-way round. Where a cell is empty, a method was not measured, or did not attain what the table asks for.
+The quick form has small sizes and few repetitions: what fails in it may hold in the full form, and the other way round.
+Some sentences of the papers it cannot decide, and says so, and its numbers are not counted against those that the
+papers print. After ± is the standard deviation over repetitions. Where a cell is empty, a method was not measured, or
+did not attain what the table asks for.
 """
 PAPERS = {
     "substitution": (
@@ -99,38 +101,55 @@ def section_of(exhibit: Exhibit, saved: dict[str, Any]) -> str:
     for number, view in enumerate(exhibit.views):
         if _file_of(exhibit, number) in pictures:
             parts.append(f"![{view.title}](papers/{_file_of(exhibit, number)})\n")
-        parts.append(table_of(view, measured["records"], exhibit.printed))
-    lines = [sentence_of(claim, measured["records"]) for claim in exhibit.claims]
-    comparable = exhibit.printed if exhibit.same_data else ()
-    lines += [line for view in exhibit.views for line in differences_of(view, measured["records"], comparable)]
+        comparable = exhibit.printed if exhibit.same_data else ()
+        parts.append(table_of(view, measured["records"], comparable, measured["sizes"].get(view.cap)))
+    is_full = measured["form"] == "full"
+    lines = [sentence_of(claim, measured["records"], is_full) for claim in exhibit.claims]
+    if is_full and exhibit.same_data:
+        lines += [line for view in exhibit.views for line in differences_of(view, measured["records"], exhibit)]
+    if not exhibit.same_data:
+        lines += [line for view in exhibit.views for line in elsewhere(view, exhibit.printed)]
     parts += [f"* {line}" for line in [*lines, *exhibit.notes]]
     return "\n".join(parts) + "\n"
 
 
-def table_of(view: View, records: Sequence[Record], printed: Sequence[Record]) -> str:
-    """Return the table of a view, with the paper's number in brackets where it prints one."""
-    ours, theirs = view.means(records), view.means(printed)
+def table_of(view: View, records: Sequence[Record], printed: Sequence[Record], cap: float | None = None) -> str:
+    """Return the table of a view, with the paper's number in brackets where it prints one.
+
+    Means at the cap are said to be at least as much.
+    """
+    ours, theirs, spreads = view.means(records), view.means(printed), view.spreads(records)
+    is_whole = all(isinstance(r[view.metric], int) for r in view.records(records))
     columns = list(dict.fromkeys(x for curve in ours.values() for x in curve))
     if all(isinstance(x, int | float) for x in columns):
         columns.sort()
     head = f"| {view.title} | " + " | ".join(f"{view.across} {_name(x)}" for x in columns) + " |"
     rows = [head, "|---|" + "---:|" * len(columns)]
     for method, curve in ours.items():
-        paper = theirs.get(method, {})
-        cells = [_cell(curve.get(x)) + (f" ({_cell(paper[x])})" if x in paper else "") for x in columns]
+        paper, cells = theirs.get(method, {}), []
+        for x in columns:
+            least = "≥ " if cap is not None and curve.get(x) == cap else ""
+            spread = f" ± {_cell(spreads[method][x])}" if spreads[method].get(x) else ""
+            text = _cell(curve.get(x), is_whole) + spread
+            cells.append(least + text + (f" ({_cell(paper[x], is_whole)})" if x in paper else ""))
         rows.append(f"| {method} | " + " | ".join(cells) + " |")
     bracket = ["", "In brackets: the paper's."] if theirs else []
+    if cap is not None:
+        bracket += ["", f"No more than {_name(cap)} was tried."]
     return "\n".join([*rows, *bracket]) + "\n"
 
 
-def sentence_of(claim: Claim, records: Sequence[Record]) -> str:
-    """Return whether what the paper says holds here."""
+def sentence_of(claim: Claim, records: Sequence[Record], is_full: bool = True) -> str:
+    """Return whether what the paper says holds here, if the form can decide that."""
     verdict = claim.verdict(records)
     if verdict is None:
         return f"The paper says: {claim.says}. Not measured here."
     holds, values = verdict
     means = ", ".join(f"{name} {_cell(value)}" for name, value in values.items())
     failing = [name for name, is_true in holds.items() if not is_true]
+    if claim.too_small and not is_full:
+        why = f"The quick form cannot decide that, since {claim.too_small}"
+        return f"The paper says: {claim.says}. {why}: {claim.view.metric} {means}."
     if len(failing) == len(holds):
         found = "**it does not hold**"
     elif failing:
@@ -141,11 +160,17 @@ def sentence_of(claim: Claim, records: Sequence[Record]) -> str:
     return f"The paper says: {claim.says}. Here {found}: {claim.view.metric} {means}."
 
 
-def differences_of(view: View, records: Sequence[Record], printed: Sequence[Record]) -> list[str]:
+def elsewhere(view: View, printed: Sequence[Record]) -> list[str]:
+    """Return a line with what the paper prints of other data."""
+    means = [f"{method} {_cell(value)}" for method, of_x in view.means(printed).items() for value in of_x.values()]
+    return [f"The paper, on other data: {view.metric} {', '.join(means)}."] if means else []
+
+
+def differences_of(view: View, records: Sequence[Record], exhibit: Exhibit) -> list[str]:
     """Return a line for every method of which the paper prints numbers: in how many cells ours is at least as good."""
     if not view.better:
         return []
-    sign, lines, theirs = -1 if view.better == "lower" else 1, [], view.means(printed)
+    sign, lines, theirs = -1 if view.better == "lower" else 1, [], view.means(exhibit.printed)
     for method, curve in view.means(records).items():
         both = [x for x in curve if x in theirs.get(method, {})]
         worse = [x for x in both if sign * curve[x] < sign * theirs[method][x]]
@@ -157,23 +182,37 @@ def differences_of(view: View, records: Sequence[Record], printed: Sequence[Reco
         below = "; ".join(
             f"{view.across} {_name(x)} {_cell(curve[x])} against {_cell(theirs[method][x])}" for x in worse
         )
-        lines.append(f"{line}, and worse in {below}." if worse else f"{line}.")
+        reason = f" {exhibit.reasons[method]}" if method in exhibit.reasons else ""
+        lines.append(f"{line}, and worse in {below}.{reason}" if worse else f"{line}.")
     return lines
 
 
 def _summary(exhibits: Sequence[Exhibit], saved: dict[str, Any]) -> str:
     done = [exhibit for exhibit in exhibits if exhibit.name in saved]
-    verdicts = [v for e in done for c in e.claims if (v := c.verdict(saved[e.name]["records"])) is not None]
     lines = [
         f"{len(done)} of {len(exhibits)} tables and figures are measured below, in "
         f"{sum(saved[e.name]['seconds'] for e in done) / 60:.0f} minutes in all "
         f"({sum(saved[e.name]['cpu_seconds'] for e in done) / 60:.0f} of CPU time; the rest is what other work on the "
-        f"machine took, and worker processes). Of {len(verdicts)} sentences of the papers that can be checked, "
-        f"{sum(all(holds.values()) for holds, _ in verdicts)} hold here, and "
-        f"{sum(any(holds.values()) and not all(holds.values()) for holds, _ in verdicts)} more for some of our methods."
+        f"machine took, and worker processes).",
+        *(_counted([e for e in done if saved[e.name]["form"] == form], saved, form) for form in ("full", "quick")),
     ]
     left = [f"`{exhibit.name}`" for exhibit in exhibits if exhibit.name not in saved]
     return "\n".join([*lines, *([f"Not measured: {', '.join(left)}."] if left else [])]) + "\n"
+
+
+def _counted(exhibits: Sequence[Exhibit], saved: dict[str, Any], form: str) -> str:
+    """Return how many sentences of the papers hold in a form, and how many that form cannot decide."""
+    if not exhibits:
+        return f"Nothing is measured in the {form} form yet."
+    claims = [(claim, saved[e.name]["records"]) for e in exhibits for claim in e.claims]
+    open_ones = [claim for claim, _ in claims if claim.too_small and form == "quick"]
+    verdicts = [v[0] for claim, r in claims if claim not in open_ones and (v := claim.verdict(r)) is not None]
+    said = (
+        f"In the {form} form there are {len(exhibits)}: of {len(verdicts)} sentences of the papers that it can decide, "
+        f"{sum(all(holds.values()) for holds in verdicts)} hold here, and "
+        f"{sum(any(holds.values()) and not all(holds.values()) for holds in verdicts)} more for some of our methods."
+    )
+    return f"{said} {len(open_ones)} more it cannot decide." if open_ones else said
 
 
 def _is_curve(means: dict[str, dict[Any, float]]) -> bool:
@@ -199,7 +238,9 @@ def _name(value: Any) -> str:
     return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
 
 
-def _cell(value: float | None) -> str:
+def _cell(value: float | None, is_whole: bool = False) -> str:
     if value is None:
         return ""
+    if is_whole and value == int(value):
+        return f"{value:,.0f}"
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"

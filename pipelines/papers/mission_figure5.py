@@ -52,7 +52,7 @@ EXHIBIT = Exhibit(
         "test_coverage": 1,
         "k": 2**16,
         "ratios": [0.125, 0.25, 0.5, 1, 2, 4],
-        "batch_elements": 2**23,
+        "batch_elements": 3 * 2**19,
     },
     views=(ACCURACY,),
     claims=(
@@ -62,6 +62,7 @@ EXHIBIT = Exhibit(
             SKETCHED,
             ("IHT", "Batch IHT"),
             least=1,
+            too_small="few reads with 8-mers say nothing of 12-mers",
         ),
     ),
     notes=(

@@ -3,10 +3,13 @@
     python pipelines/papers/run.py --from DIR             # the quick form
     python pipelines/papers/run.py --from DIR --full      # hours; stopped, it goes on where it was
     python pipelines/papers/run.py --only mission_table1 --again
+    python pipelines/papers/run.py --system "Batch IHT"   # what runs it, and what tests it; with --draw, only that
 
-What is measured is kept in --work, and replaces what docs/papers.json had of the same table or figure, unless that was
-of the full form and this is not. Those whose public files are not there are left out, and said. `--draw` measures
-nothing, and writes the page anew.
+What is measured is kept in --work, in the full form below docs/papers, where a later session has it, and is measured
+again when the code behind it has changed (`_digest.py`). It replaces what docs/papers.json had of the same table or
+figure, unless that was of the full form and this is not. Those whose public files are not there are left out, and said.
+`--draw` measures nothing, and writes the page anew. Where one fails, the next is measured, and the run ends with an
+error.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ import importlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from _exhibit import Exhibit, Places
 from _page import write_page
+from _systems import SYSTEMS, system_of
 from threadpoolctl import threadpool_limits
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -53,22 +58,36 @@ def exhibits() -> list[Exhibit]:
 @click.option("--from", "source", metavar="DIR", type=click.Path(path_type=Path), help="Public files.")
 @click.option("--work", type=click.Path(path_type=Path), default="papers-work", help="Measurements and datasets.")
 @click.option("--only", multiple=True, type=click.Choice(NAMES), help="Measure these; repeatable.")
+@click.option("--system", "systems", multiple=True, type=click.Choice(list(SYSTEMS)), help="Those that run it.")
 @click.option("--again", is_flag=True, help="Measure anew what was measured before.")
 @click.option("--draw", is_flag=True, help="Measure nothing.")
 @click.option("--docs", type=click.Path(path_type=Path), default=DOCS, show_default="docs", help="Where the page goes.")
-def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again: bool, draw: bool, docs: Path) -> None:
+def main(
+    full: bool, source: Path | None, work: Path, only: Sequence[str], systems: Sequence[str], again: bool, draw: bool,
+    docs: Path,
+) -> None:  # fmt: skip
     """Measure the tables and figures of the papers, and write docs/papers.md."""
-    places, every = Places(source, work), exhibits()
+    places, every, failures = Places(source, work, docs / "papers"), exhibits(), list[str]()
     results = docs / "papers.json"
     saved = json.loads(results.read_text("utf-8")) if results.exists() else {}
+    for name in systems:
+        click.echo(
+            f"{name}: {SYSTEMS[name].what}; in {', '.join(running(name, saved))}; tested: {SYSTEMS[name].tested_in}"
+        )
+    only = [*only, *(exhibit for name in systems for exhibit in running(name, saved))]
     for exhibit in [] if draw else every:
         if exhibit.name not in (only or NAMES):
             continue
         if not exhibit.can_run(places):
             click.echo(f"{exhibit.name}: left out, for it needs {exhibit.needs} below --from (datasets/README.md)")
             continue
-        with threadpool_limits(1):
-            measured = exhibit.measure(places, "full" if full else "quick", again)
+        try:
+            with threadpool_limits(1):
+                measured = exhibit.measure(places, "full" if full else "quick", again)
+        except Exception as error:  # one that fails keeps none of the others from being measured
+            failures.append(f"{exhibit.name}: failed: {type(error).__name__}: {error}")
+            click.echo(failures[-1])
+            continue
         click.echo(f"{exhibit.name}: {measured['seconds']} s")
         if not full and saved.get(exhibit.name, {}).get("form") == "full":
             click.echo(f"{exhibit.name}: the page keeps its full form")
@@ -76,6 +95,17 @@ def main(full: bool, source: Path | None, work: Path, only: Sequence[str], again
         saved[exhibit.name] = measured
         results.write_text(compact(saved), encoding="utf-8")
     write_page(every, saved, docs)
+    if failures:
+        raise click.ClickException("\n".join([f"{len(failures)} failed; the page has the others", *failures]))
+
+
+def running(system: str, saved: dict[str, Any]) -> list[str]:
+    """Return the names of the exhibits that ran a system."""
+    return [
+        name
+        for name, measured in saved.items()
+        if any(system_of(record["method"]) == system for record in measured["records"])
+    ]
 
 
 def compact(saved: dict[str, dict[str, object]]) -> str:

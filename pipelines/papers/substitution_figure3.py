@@ -1,14 +1,16 @@
 """Online Substitution, figure 3: training error over time, time to a threshold and speed-up, over worker processes.
 
 Asy-OS as published (`budget="faithful"`: s/q columns each, and no settling in the end) on a Dask cluster of q real
-processes with one thread each, some passes over the columns. Seconds are those of the passes, without what starts and
-ends a run. The threshold is an error that one worker attains in its last pass but one. The paper's machines have 24
-cores each; here a core is shared as soon as there are more workers than cores.
+processes with one thread each, some passes over the columns. Here a core is shared as soon as there are more workers
+than cores, while the paper's machines have 24 cores each: so times are CPU seconds of the worker with most of them,
+which is what a run would take with a core for each worker, but for waiting. The threshold is an error that one worker
+attains in its last pass but one.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +21,7 @@ import numpy as np
 from _exhibit import Cells, Exhibit, Places, View, run
 from _problems import Problem
 from _report import Record
+from distributed import Client
 from substitution import SMALL_CHUNK, cluster
 
 import daskfs
@@ -55,11 +58,14 @@ def _over_workers(
     return [record | {"task": task, "seed": seed} for record in [*curves, *reached]]
 
 
-def _timed(problem: Problem, url: str, s: int, passes: int, client: object) -> Record:
+def _timed(problem: Problem, url: str, s: int, passes: int, client: Client) -> Record:
     algorithm = daskfs.OnlineSubstitution(s, method="async", budget="faithful", passes=passes, loss=_loss(problem))
-    selection = daskfs.select(url, algorithm, client=client, seed=0)  # type: ignore[arg-type]
+    before = client.run(time.process_time)
+    selection = daskfs.select(url, algorithm, client=client, seed=0)
+    after = client.run(time.process_time)
+    cpu = max(after[worker] - before[worker] for worker in before)
     seconds = float(selection.history["seconds"].sum())
-    return {"passes": passes, "seconds": seconds, "error": training_error(problem, selection)}
+    return {"passes": passes, "seconds": seconds, "cpu": cpu, "error": training_error(problem, selection)}
 
 
 def _loss(problem: Problem) -> str:
@@ -76,7 +82,9 @@ def training_error(problem: Problem, selection: daskfs.Selection) -> float:
 
 
 def time_to_threshold(records: Sequence[Record]) -> list[Record]:
-    """Of every number of workers, the least seconds to the error of one worker's last pass but one, and the speed-up.
+    """Of every number of workers, the least CPU seconds of its busiest worker to a threshold, and the speed-up.
+
+    The threshold is the error of one worker's last pass but one.
 
     Numbers of workers that do not attain it in any number of passes have no record.
     """
@@ -85,13 +93,13 @@ def time_to_threshold(records: Sequence[Record]) -> list[Record]:
     times: dict[int, float] = {}
     for record in records:
         if record["error"] <= threshold:
-            times[record["q"]] = min(record["seconds"], times.get(record["q"], np.inf))
+            times[record["q"]] = min(record["cpu"], times.get(record["q"], np.inf))
     return [{"workers": q, "time": t, "speed-up": times[first] / t} for q, t in times.items() if first in times]
 
 
 ERROR = View("Training error after passes", "passes", "error", "lower")
-SECONDS = View("Seconds of these passes", "passes", "seconds", "", plot=False)
-TIME = View("Seconds to the threshold", "workers", "time", "lower")
+SECONDS = View("CPU seconds of the busiest worker in these passes", "passes", "cpu", "", plot=False)
+TIME = View("CPU seconds of the busiest worker to the threshold", "workers", "time", "lower")
 EXHIBIT = Exhibit(
     name="substitution_figure3",
     title="Figure 3: time to an error, and speed-up, with real processes",
@@ -101,7 +109,7 @@ EXHIBIT = Exhibit(
         "p": 1024,
         "s": {"regression": 16, "classification": 8},
         "passes": [1, 2, 3],
-        "workers": [1, 2],
+        "workers": [1, 2, 4, 8],
         "seeds": 1,
     },
     full={
@@ -115,8 +123,9 @@ EXHIBIT = Exhibit(
     views=(ERROR, SECONDS, TIME, View("Speed-up", "workers", "speed-up", "higher")),
     notes=(
         "The paper reports a speed-up above the number of workers, up to 8, on six machines. A pass of the "
-        "quick form takes a moment, less than messages of Dask take, and more workers than cores share a core: the "
-        "speed-up here says little about long passes (`make bench-workers` does).",
+        "quick form takes a moment, less than messages of Dask take: the speed-up here says little about long passes "
+        "(`make bench-workers` does).",
+        "A worker that waits takes no CPU time, so that the time by the clock would be longer by what workers wait.",
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -51,14 +52,33 @@ def test_paper_mode_finds_what_the_listing_finds():
     assert len(expected.keys() & truth) >= 20
 
 
-def test_iht_keeps_the_largest_after_every_row():
+@pytest.mark.parametrize("k", [1, 5, 40, 60])
+@pytest.mark.parametrize("n_features", [60, 2000])
+def test_iht_keeps_the_largest_after_every_row(k, n_features):
     """Rows share few features, so that many of them together would still fit into the table."""
-    rows, y = some_rows(300, 60)
-    given = selected(daskfs.Mission(5, loss="squared", method="iht", learning_rate=0.1, intercept=False), rows, y)
+    rows, y = some_rows(300, n_features)
+    given = selected(daskfs.Mission(k, loss="squared", method="iht", learning_rate=0.1, intercept=False), rows, y)
     norm = np.mean([sum(value**2 for value in row.values()) for row in rows])
-    expected = iht(rows, y, k=5, rate=0.1 / norm)
+    expected = iht(rows, y, k=k, rate=0.1 / norm)
     weights = dict(zip(given.features.tolist(), given.weights.tolist(), strict=True))
     assert weights == pytest.approx(expected, abs=2e-5)
+
+
+def test_a_row_costs_iht_as_much_whatever_the_number_of_features_it_selects():
+    """Were all selected features visited after every row, the larger number would take hundreds of times as long."""
+    rows, y = some_rows(4000, 10**6)
+
+    def seconds(k):
+        algorithm = daskfs.Mission(k, loss="squared", method="iht", learning_rate=0.1, intercept=False)
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            selected(algorithm, rows, y)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    seconds(10)  # compiles
+    assert seconds(20_000) < 20 * seconds(20)
 
 
 def test_batch_iht_keeps_the_largest_once_its_memory_is_full():

@@ -85,7 +85,12 @@ def test_the_page_says_what_the_numbers_say(load, made, tmp_path):
     text = page.section_of(exhibit, {exhibit.name: measured})
     assert "| ours | 0.600 (0.550) | 0.700 (0.900) | 0.800 |" in text
     assert "Here it holds: score ours 0.700, theirs 0.600." in text
-    assert "at least as good as the paper's in 1 of 2 cells, and worse in x 2 0.700 against 0.900." in text
+    assert "at least as good" not in text  # of the quick form
+    full = page.section_of(exhibit, {exhibit.name: measured | {"form": "full"}})
+    assert "at least as good as the paper's in 1 of 2 cells, and worse in x 2 0.700 against 0.900.\n" in full
+    reasoned = replace(exhibit, reasons={"ours": "It is small."})
+    full = page.section_of(reasoned, {exhibit.name: measured | {"form": "full"}})
+    assert "against 0.900. It is small.\n" in full
     for record in measured["records"]:
         record["score"] = -record["score"]
     assert "Here **it does not hold**" in page.section_of(exhibit, {exhibit.name: measured})
@@ -95,11 +100,80 @@ def test_the_page_says_what_the_numbers_say(load, made, tmp_path):
 def test_numbers_on_other_data_and_chosen_numbers_are_not_compared(load, made, tmp_path):
     exhibit, _, _ = made
     page, measured = load("_page"), exhibit.measure(load("_exhibit").Places(None, tmp_path), "quick")
-    saved = {exhibit.name: measured}
+    saved = {exhibit.name: measured | {"form": "full"}}
     assert "at least as good" in page.section_of(exhibit, saved)
-    assert "at least as good" not in page.section_of(replace(exhibit, same_data=False), saved)
+    other = page.section_of(replace(exhibit, same_data=False), saved)
+    assert "at least as good" not in other
+    assert "(0.550)" not in other
+    assert "The paper, on other data: score ours 0.550, ours 0.900." in other
     chosen = replace(exhibit, views=(replace(exhibit.views[0], chosen=("ours",)),))
     assert "at least as good" not in page.section_of(chosen, saved)
+
+
+def test_a_sentence_that_the_quick_form_cannot_decide_is_not_counted(load, made, tmp_path):
+    exhibit, _, _ = made
+    page, measured = load("_page"), exhibit.measure(load("_exhibit").Places(None, tmp_path), "quick")
+    undecided = replace(exhibit, claims=(*exhibit.claims, replace(exhibit.claims[0], too_small="it is small")))
+    text = page._summary([undecided], {exhibit.name: measured})
+    assert "Nothing is measured in the full form yet." in text
+    assert "of 1 sentences of the papers that it can decide, 1 hold here" in text
+    assert "1 more it cannot decide" in text
+    section = page.section_of(undecided, {exhibit.name: measured})
+    assert "The quick form cannot decide that, since it is small: score ours 0.700, theirs 0.600." in section
+    full = measured | {"form": "full"}
+    assert "of 2 sentences of the papers that it can decide, 2 hold" in page._summary([undecided], {exhibit.name: full})
+    assert "cannot decide" not in page.section_of(undecided, {exhibit.name: full})
+
+
+def test_whole_numbers_caps_and_spreads(load):
+    page, view = load("_page"), load("_exhibit").View("Count", "x", "k", "higher")
+    records = [{"method": "ours", "x": 1, "k": k} for k in (3, 5)] + [{"method": "ours", "x": 2, "k": 7}]
+    text = page.table_of(view, records, (), cap=7)
+    assert "| ours | 4 ± 1.414 | ≥ 7 |" in text
+    assert "No more than 7 was tried." in text
+    assert "| ours | 4.000" in page.table_of(view, [{**r, "k": float(r["k"])} for r in records], ())
+
+
+def test_other_code_is_measured_anew_and_the_full_form_is_kept_in_the_repository(load, made, tmp_path, monkeypatch):
+    exhibit, calls, _ = made
+    places = load("_exhibit").Places(None, tmp_path / "work", tmp_path / "docs")
+    exhibit.measure(places, "full")
+    assert (tmp_path / "docs" / "mission_made-full.jsonl").exists()
+    exhibit.measure(places, "full")
+    assert len(calls) == 4
+    monkeypatch.setattr(load("_exhibit"), "digest_of", lambda name: "other")
+    assert exhibit.measure(places, "full")["code"] == "other"
+    assert len(calls) == 8
+
+
+def test_the_digest_is_that_of_all_code_behind_an_exhibit(load, tmp_path, monkeypatch):
+    digest = load("_digest")
+    files = {path.name for path in digest._imported("mission_figure6")}
+    assert {"mission_figure6.py", "_learned.py", "_contenders.py", "_real.py"} <= files
+    assert "substitution_figure1.py" not in files
+    for name, text in (("mission_a", "from b import c"), ("b", "c = 1")):
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setattr(digest, "HERE", tmp_path)
+    before = digest.digest_of("mission_a")
+    assert digest.digest_of("mission_a") == before
+    (tmp_path / "b.py").write_text("c = 2")
+    assert digest.digest_of("mission_a") != before
+
+
+def test_systems_are_run_by_name(load, made, tmp_path, monkeypatch):
+    exhibit, calls, _ = made
+    run, other = load("run"), replace(made[0], name="mission_other")
+    saved = {exhibit.name: {"records": [{"method": "IHT"}]}, "mission_other": {"records": [{"method": "VW"}]}}
+    (tmp_path / "papers.json").write_text(json.dumps(saved))
+    monkeypatch.setattr(run, "exhibits", lambda: [exhibit, other])
+    monkeypatch.setattr(run, "write_page", lambda *_: None)
+    places = ["--work", str(tmp_path / "work"), "--docs", str(tmp_path)]
+    shown = CliRunner().invoke(run.main, ["--system", "IHT", "--draw", *places])
+    assert "IHT: iterative hard thresholding; in mission_made; tested: pipelines/" in shown.output
+    assert not calls
+    done = CliRunner().invoke(run.main, ["--system", "IHT", *places])
+    assert done.exit_code == 0, done.output
+    assert len(calls) == 3
 
 
 def test_a_quick_run_leaves_the_full_form_on_the_page(load, made, tmp_path, monkeypatch):
@@ -112,6 +186,24 @@ def test_a_quick_run_leaves_the_full_form_on_the_page(load, made, tmp_path, monk
         done = CliRunner().invoke(run.main, [*flags, "--work", str(tmp_path / "work"), "--docs", str(tmp_path)])
         assert done.exit_code == 0, done.output
         assert json.loads((tmp_path / "papers.json").read_text())[exhibit.name]["form"] == form
+
+
+def test_one_that_fails_keeps_none_of_the_others_from_being_measured(load, made, tmp_path, monkeypatch):
+    exhibit, _, _ = made
+
+    def broken(places, sizes):
+        return {"x 1": lambda: 1 // 0}
+
+    run, first = load("run"), replace(exhibit, name="mission_broken", cells=broken)
+    monkeypatch.setattr(run, "exhibits", lambda: [first, exhibit])
+    monkeypatch.setattr(run, "NAMES", (first.name, exhibit.name))
+    pages = []
+    monkeypatch.setattr(run, "write_page", lambda every, saved, docs: pages.append(list(saved)))
+    ended = CliRunner().invoke(run.main, ["--work", str(tmp_path / "work"), "--docs", str(tmp_path)])
+    assert ended.exit_code == 1
+    assert "1 failed" in ended.output
+    assert "mission_broken: failed: ZeroDivisionError" in ended.output
+    assert pages == [list(json.loads((tmp_path / "papers.json").read_text()))] == [[exhibit.name]]
 
 
 def test_every_table_and_figure_is_a_file_of_its_name(load):
@@ -131,7 +223,7 @@ def test_the_page_and_its_plots_are_those_of_the_saved_numbers(load, tmp_path):
     written = {path.relative_to(tmp_path): path.read_text("utf-8") for path in tmp_path.rglob("*.*")}
     kept = {path: (ROOT / "docs" / path).read_text("utf-8") for path in written}
     assert kept == written
-    assert {path.name for path in (ROOT / "docs" / "papers").iterdir()} == {
+    assert {path.name for path in (ROOT / "docs" / "papers").glob("*.svg")} == {
         p.name for p in written if p.suffix == ".svg"
     }
 

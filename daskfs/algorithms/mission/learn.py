@@ -46,8 +46,9 @@ from daskfs.algorithms.mission.rows import (
     without_features,
 )
 from daskfs.algorithms.mission.scaling import Scaling, in_target_unit, in_units_of, scale_rows, scale_target, units_of
-from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
+from daskfs.algorithms.mission.state import MissionState, empty_memory, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
+from daskfs.algorithms.mission.thresholding_kernels import learn_row_by_row
 from daskfs.protocol import copy_state, put_fields, take_fields
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def _learn_memory(params: Mission, memory: Memory, rule: Rule, rows: SparseRows)
     """Learn rows with the kernel that fits the method and the number of classes; return the number of rows learned."""
     kernel: Any
     has_one_score = len(memory.bias) == 1
-    if not has_sketch(params):
+    if params.method == "iht":
+        kernel = learn_row_by_row
+    elif params.method == "batch-iht":
         kernel = learn_thresholded
     elif params.method == "active":
         kernel = learn_active if has_one_score else learn_active_classes
@@ -175,10 +178,10 @@ def judge_halves(params: Mission, state: MissionState) -> None:
 def keep_selected(params: Mission, memory: Memory, rule: Rule) -> None:
     """Apply pending gradients, bring weights up to date, and prune tables to the selected features."""
     for t in range(len(memory.keys)):
-        if not has_sketch(params):
+        if params.method == "batch-iht":
             apply_gradients(memory, rule, t)
             continue
-        if params.method != "active":
+        if params.method in ("paper", "hashing"):
             read_weights(memory, rule, t)
         prune(memory, rule, t)
 

@@ -45,7 +45,7 @@ class Memory(NamedTuple):
     """Learned arrays: a sketch, and T tables of V class weights a feature (for C classes, T, V = 1, C or C, 1)."""
 
     sketch: NDArray[np.float32]
-    """depth × 2^bits × C numbers, flat; for methods without a sketch (T, capacity, V), flat: pending gradients."""
+    """depth × 2^bits × C numbers, flat; for "batch-iht" (T, capacity, V), flat: pending gradients."""
     cells: NDArray[np.float32]
     """2^bits × (C + 1) numbers, flat, for method "active", which has no other sketch: see `cell_kernels`."""
     keys: NDArray[np.uint64]  # (T, capacity)
@@ -241,7 +241,7 @@ def enter_table(rows, e, h, x, memory, rule, t, vector):
 
 @kernel
 def apply_gradients(memory, rule, t):
-    """Add the pending gradients to the weights of table t, for methods without a sketch, and keep the largest."""
+    """Add the pending gradients to the weights of table t, for method "batch-iht", and keep the largest."""
     capacity, V = memory.keys.shape[1], memory.weights.shape[2]
     for slot in range(capacity):
         base = (t * capacity + slot) * V

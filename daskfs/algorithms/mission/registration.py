@@ -72,5 +72,5 @@ array([  7, 200])""",
     ),
     batches_refuse=("refit", "idf", "fading", "error_control", "max_fdr", "max_false", "groups", "balanced"),
     suits=_suits,
-    nanoseconds=61.0,
+    nanoseconds=61,
 )

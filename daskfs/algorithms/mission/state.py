@@ -134,7 +134,7 @@ def _arrays(params: Mission, n_scores: int, room: int) -> dict[str, tuple[tuple[
     """Return shape and type of every array of the memory."""
     tables, slots = n_scores if params.per_class else 1, count_slots(room)
     vector, is_active = n_scores // tables, params.method == "active"
-    if is_active:
+    if params.method in ("active", "iht"):
         sketch = 0
     elif has_sketch(params):
         sketch = (1 if params.method == "hashing" else params.depth) * params.width * n_scores
@@ -199,6 +199,9 @@ def count_bytes(params: Mission, meta: Meta) -> int:
         block_entries = min(meta.n_entries, meta.block_nbytes // (meta.itemsize if meta.kind == "dense" else 12))
         halves = N_LEARNERS * refitting + 8 * 8 * POOL + 20 * (block_entries + min(FIRST_ENTRIES, meta.n_entries))
         learning += halves + 16 * len(meta.row_groups())
+    if params.method == "iht":  # the heap of `learn_row_by_row`
+        tables = n_scores if params.per_class else 1
+        learning += 2 * 12 * tables * (params.n_select + len(kept_features(params.keep, meta)) + longest_row)
     buffer = 12 * min(FIRST_ENTRIES, meta.n_entries) + 24 * min(FEW_ROWS, meta.n_samples)
     learning += 2 * buffer + meta.block_nbytes
     if is_scaled(params):
@@ -224,7 +227,7 @@ def rule_of(params: Mission, room: int, calibration: Calibration | None = None, 
         bits=_cell_bits(params) if params.method == "active" else params.width.bit_length() - 1,
         depth=1 if params.method == "hashing" else params.depth,
         n_select=params.n_select,
-        room=0 if params.method == "iht" else room,  # "iht" takes a step after every row
+        room=room,
         scores_all=params.method == "hashing",
     )
 

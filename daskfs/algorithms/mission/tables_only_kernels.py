@@ -1,6 +1,6 @@
 """Kernels that learn only the weights of features in the tables.
 
-`learn_thresholded` is for methods without a sketch ("iht", "batch-iht"), `refit_rows` for the refit.
+`learn_thresholded` is for method "batch-iht", `refit_rows` for the refit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ZERO = np.float32(0)
 
 @summing
 def learn_thresholded(rows, memory, rule):
-    """Learn rows by iterative hard thresholding; return the number of rows before a value that is not finite.
+    """Learn rows by batch iterative hard thresholding; return the number of rows before a value that is not finite.
 
     Gradients are summed in `memory.sketch`, a vector for every slot, until the table has no room for another row.
     """
