@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
+.PHONY: demo test test-all kernels faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
 
-test: check
-	$(BIN)/python tests/compile_kernels.py
+test: $(READY)
+	$(MAKE) -j 2 check kernels
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults'
 
 # What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
@@ -64,6 +64,9 @@ test-wheel: $(READY)
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready
 	.venv-airflow/bin/pytest tests/dags
+
+kernels: $(READY)
+	$(BIN)/python tests/compile_kernels.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 import loopback
@@ -11,7 +12,9 @@ import pytest
 from chromium import chromium
 from distributed import Client, LocalCluster
 from hypothesis import settings
+from pairwise import covering
 from s3_server import s3
+from toy_runs import wait_until
 
 from daskfs.engine.cluster import connect
 
@@ -29,22 +32,43 @@ settings.register_profile("daskfs", deadline=None, print_blob=True)
 settings.load_profile("daskfs")
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of a test as slow, except the first, if the test is marked `slow_but_first`."""
-    begun: set[str] = set()
+    """Mark as slow the cases of a test marked `slow_but_first` or `slow_but_cover`, except those named by its mark."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow_but_first"):
-            name = item.nodeid.partition("[")[0]
-            if name in begun:
-                item.add_marker("slow")
-            begun.add(name)
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"slow_but_first", "slow_but_cover"} and "slow" not in marks:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in cases.values():
+        cover = same[0].get_closest_marker("slow_but_cover")
+        quick = covering([item.callspec.indices for item in same], *cover.args) if cover else {0}
+        for number in set(range(len(same))) - quick:
+            same[number].add_marker("slow")
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a scheduler that is not there."""
     monkeypatch.setattr(connect, "ANSWER_SECONDS", 1)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_no_task_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A task that does not end would be the next test's trouble: the workers of `two_workers` have a thread each."""
+    cluster = request.getfixturevalue("two_workers").cluster if "two_workers" in request.fixturenames else None
+    yield
+    if cluster is not None:
+        wait_until(lambda: not tasks_at_work(cluster), lambda: tasks_at_work(cluster))
+
+
+def tasks_at_work(cluster: LocalCluster) -> list[str]:
+    """Return the tasks that workers have, with the state of the worker and when the scheduler last heard from it."""
+    return [
+        f"{task.key} on {worker.address}, {worker.status}, last heard of {time.time() - worker.last_seen:.0f} s ago"
+        for worker in list(cluster.scheduler.workers.values())
+        for task in list(worker.processing)
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -117,6 +117,7 @@ def test_large_objects_are_sent_in_parts_that_may_fail(s3, proxy, monkeypatch):
 def test_when_the_budget_is_spent_the_chunk_is_named_and_the_wait_was_told(s3, proxy, monkeypatch, caplog):
     url = s3.url("d.zarr")
     daskfs.write_dataset(url, X, Y, chunk_bytes=X.nbytes // 3, storage_options=s3.options)
+    budget = retries.BUDGET
     monkeypatch.setattr(retries, "BUDGET", 2.0)
     monkeypatch.setattr(retries, "SAYS_SO_AFTER", 0.5)
     monkeypatch.setattr(retries, "_last_warning", -retries._QUIET)
@@ -125,11 +126,11 @@ def test_when_the_budget_is_spent_the_chunk_is_named_and_the_wait_was_told(s3, p
     with (
         caplog.at_level(logging.WARNING, "daskfs"),
         pytest.raises(
-            StorageError, match=rf"{url}/X/c/0/1: the store answers 503 Service Unavailable, \d+ times in \d seconds"
+            StorageError, match=rf"{url}/X/c/0/1: the store answers 503 Service Unavailable, \d+ times in \d+ seconds"
         ),
     ):
         list(daskfs.open_dataset(url, through(proxy, s3)).blocks())
-    assert 1 < time.monotonic() - began < 20
+    assert 1 < time.monotonic() - began < budget
     assert "X/c/0/1: the store answers 503" in caplog.text
     assert "trying again" in caplog.text
 
@@ -160,7 +161,7 @@ def test_whoever_leaves_a_loop_does_not_wait_for_a_store_that_is_down(s3, proxy)
         next(blocks)
     began = time.monotonic()
     blocks.close()
-    assert time.monotonic() - began < 20  # and not the budget
+    assert time.monotonic() - began < retries.BUDGET - 5
 
 
 @pytest.mark.parametrize("kind", ["lost answer", "503", "reset"])
