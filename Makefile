@@ -16,7 +16,7 @@ test: $(READY)
 test-all: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m 'slow and not faults'
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m 'kernels and not slow' tests/store tests/basis tests/algorithms
 
 # Faults of all kinds, many times each: processes killed and frozen, streams cut, a hundred thousand mutated files. Some hours;
 # in the end a table.
@@ -50,7 +50,7 @@ test-distributed-oldest:
 	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
-	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_live_runs.py \
+	.venv-oldest/bin/pytest -n 2 --dist loadfile -m 'not slow and not faults' tests/observe/test_dashboard.py tests/observe/test_live_runs.py \
 	  tests/engine/test_worker_pool.py tests/engine/test_worker_sessions.py tests/engine/test_asynchronous.py
 
 # What users get: both archives, and the installed wheel, away from the source tree.

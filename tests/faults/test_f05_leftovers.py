@@ -37,6 +37,8 @@ test = 0.3
 [select]
 algorithm = "substitution"
 k = 2
+[cluster]
+serial = true
 """
 
 

@@ -86,6 +86,7 @@ def test_an_ingest_whose_every_request_fails_once_writes_the_same_dataset(s3, pr
 LONG_BURSTS = [pytest.param(seconds, marks=[pytest.mark.faults, pytest.mark.timeout(600)]) for seconds in (10, 60)]
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("seconds", [1, *LONG_BURSTS])
 @pytest.mark.parametrize("kind", ["500", "503", "429"])
 def test_f12_a_burst_of_errors_costs_its_time_and_no_cell(s3, proxy, kind, seconds):
