@@ -42,9 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for same in cases.values():
         cover = same[0].get_closest_marker("slow_but_cover")
-        quick = covering([item.callspec.indices for item in same], *cover.args) if cover else {0}
+        quick = covering([values_of(item) for item in same], *cover.args) if cover else {0}
         for number in set(range(len(same))) - quick:
             same[number].add_marker("slow")
+
+
+def values_of(item: pytest.Item) -> dict[str, object]:
+    """Return what tells the values of a test's parameters apart: plain values, and the identity of all others."""
+    params = item.callspec.params.items()  # type: ignore[attr-defined]
+    return {name: repr(value) if isinstance(value, str | bytes | float | int) else id(value) for name, value in params}
 
 
 @pytest.fixture
