@@ -12,16 +12,17 @@ test: $(READY)
 	$(MAKE) -j 2 check kernels
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults'
 
-# What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
+# What takes longer: crashes at every operation, quality against other methods, other random examples, kernels with
+# bounds checks.
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m 'slow and not faults'
+	$(BIN)/pytest -n 2 --dist loadfile -m '(slow or hypothesis) and not faults' --hypothesis-profile=thorough
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
 	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m 'kernels and not slow' tests/store tests/basis tests/algorithms
 
 # Faults of all kinds, many times each: processes killed and frozen, streams cut, a hundred thousand mutated files. Some hours;
 # in the end a table.
 faults: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile tests/faults
+	$(BIN)/pytest -n 2 --dist loadfile --hypothesis-profile=thorough tests/faults
 
 # What grows in a thousand selections, and in half an hour of mixed load with killed workers: slopes.
 soak: $(READY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 
 import loopback
@@ -27,9 +26,11 @@ os.environ["COLUMNS"] = "200"  # tables of the terminal do not wrap, whoever run
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here.
-settings.register_profile("daskfs", deadline=None, print_blob=True)
-settings.load_profile("daskfs")
+# The first example of a test may compile a kernel, and the machine may be busy: time decides nothing here. `make test`
+# has the same examples every time; `make test-all` looks for others.
+settings.register_profile("quick", deadline=None, print_blob=True, derandomize=True, max_examples=30)
+settings.register_profile("thorough", deadline=None, print_blob=True)
+settings.load_profile("quick")
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
@@ -61,20 +62,16 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _leaves_no_task_running(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A task that does not end would be the next test's trouble: the workers of `two_workers` have a thread each."""
-    cluster = request.getfixturevalue("two_workers").cluster if "two_workers" in request.fixturenames else None
+    """A task that does not end, cancelled or not, would be the next test's trouble: each worker has one thread."""
+    client = request.getfixturevalue("two_workers") if "two_workers" in request.fixturenames else None
     yield
-    if cluster is not None:
-        wait_until(lambda: not tasks_at_work(cluster), lambda: tasks_at_work(cluster))
+    if client is not None:
+        wait_until(lambda: not any(tasks_in_threads(client)), lambda: tasks_in_threads(client))
 
 
-def tasks_at_work(cluster: LocalCluster) -> list[str]:
-    """Return the tasks that workers have, with the state of the worker and when the scheduler last heard from it."""
-    return [
-        f"{task.key} on {worker.address}, {worker.status}, last heard of {time.time() - worker.last_seen:.0f} s ago"
-        for worker in list(cluster.scheduler.workers.values())
-        for task in list(worker.processing)
-    ]
+def tasks_in_threads(client: Client) -> list[list[str]]:
+    """Return the tasks that the threads of each worker are at."""
+    return list(client.run(lambda dask_worker: [str(key) for key in [*dask_worker.active_threads.values()]]).values())
 
 
 @pytest.fixture(scope="session")
