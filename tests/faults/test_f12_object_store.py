@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
 import fsspec
@@ -27,10 +29,21 @@ FAULTS = ["500", "503", "429", "reset", "stall", "cut", "stalled body"]
 
 @pytest.fixture
 def proxy(s3, monkeypatch) -> Iterator[FlakyProxy]:
-    monkeypatch.setattr(connections, "READ_TIMEOUT", 0.5)
     monkeypatch.setattr(retries, "_FIRST_PAUSE", 0.01)
     with flaky_proxy(s3.endpoint) as running:
+        slowest = max(seconds_of_a_request(running.endpoint) for _ in range(3))  # a busy machine takes its time
+        monkeypatch.setattr(connections, "READ_TIMEOUT", max(0.5, 20 * slowest))
+        running.requests.clear()
         yield running
+
+
+def seconds_of_a_request(endpoint: str) -> float:
+    began = time.monotonic()
+    try:
+        urllib.request.urlopen(endpoint, timeout=100).close()
+    except urllib.error.HTTPError as answer:
+        answer.close()
+    return time.monotonic() - began
 
 
 def through(proxy: FlakyProxy, s3) -> dict:
