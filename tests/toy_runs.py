@@ -92,8 +92,8 @@ def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
     settings = {
         # A nanny whose worker is away for long is dropped by default, and a test that kills often may look like that.
         "distributed.deploy.lost-worker-timeout": "1h",
-        # For so long everyone tries to reach a worker that was killed; half a minute by default.
-        "distributed.comm.timeouts.connect": "2s",
+        # For so long everyone tries to reach a worker, of which a process may have been killed.
+        "distributed.comm.timeouts.connect": "2s" if processes else "30s",
     }
     with dask.config.set(settings), ExitStack() as stack:
         cluster = LocalCluster(
