@@ -3,30 +3,31 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test test-all faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check review docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
+.PHONY: demo test test-all kernels faults soak coverage test-wheel test-airflow test-clusters test-hosts test-distributed-oldest check review docs gallery lock bench bench-airflow bench-real bench-rivals bench-scaling bench-workers papers clean
 
 demo: $(READY)
 	$(BIN)/daskfs demo
 
-test: check
-	$(BIN)/python tests/compile_kernels.py
+test: $(READY)
+	$(MAKE) -j 2 check kernels
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow and not faults'
 
-# What takes longer: crashes at every operation, quality against other methods, kernels with bounds checks.
+# What takes longer: crashes at every operation, quality against other methods, other random examples, kernels with
+# bounds checks.
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m 'slow and not faults'
+	$(BIN)/pytest -n 2 --dist loadfile -m '(slow or hypothesis) and not faults' --hypothesis-profile=thorough
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python tests/compile_kernels.py
-	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m kernels tests/store tests/basis tests/algorithms
+	NUMBA_BOUNDSCHECK=1 $(BIN)/pytest -n 2 --dist loadfile -m 'kernels and not slow' tests/store tests/basis tests/algorithms
 
 # Faults of all kinds, many times each: processes killed and frozen, streams cut, a hundred thousand mutated files. Some hours;
 # in the end the table of docs/faults.md. ONLY=tests/faults/test_f04_killed_scheduler.py runs one file, and keeps the rest. The
 # busy machine (F35) has the machine to itself, and F34 of hosts needs root.
 faults: $(READY)
-	FAULTS=docs/faults.json $(BIN)/pytest -n 2 --dist loadfile $(if $(ONLY),$(ONLY),--ignore tests/faults/test_f35_busy_machine.py \
+	FAULTS=docs/faults.json $(BIN)/pytest --hypothesis-profile=thorough -n 2 --dist loadfile $(if $(ONLY),$(ONLY),--ignore tests/faults/test_f35_busy_machine.py \
 	  tests/faults tests/engine/test_centre.py tests/test_jit.py)
 ifndef ONLY
-	FAULTS=docs/faults.json $(BIN)/pytest tests/faults/test_f35_busy_machine.py
-	FAULTS=docs/faults.json $(BIN)/pytest tests/hosts -k f34
+	FAULTS=docs/faults.json $(BIN)/pytest --hypothesis-profile=thorough tests/faults/test_f35_busy_machine.py
+	FAULTS=docs/faults.json $(BIN)/pytest --hypothesis-profile=thorough tests/hosts -k f34
 endif
 	$(BIN)/python pipelines/docs/faults.py
 
@@ -57,7 +58,7 @@ test-distributed-oldest:
 	grep -viE '^(dask|distributed)==' constraints.txt > .venv-oldest/constraints.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/constraints.txt \
 	  'dask[array]==$(OLDEST)' 'distributed==$(OLDEST)' -e '.[test]'
-	.venv-oldest/bin/pytest -n 2 --dist loadfile tests/observe/test_dashboard.py tests/observe/test_live_runs.py \
+	.venv-oldest/bin/pytest -n 2 --dist loadfile -m 'not slow and not faults' tests/observe/test_dashboard.py tests/observe/test_live_runs.py \
 	  tests/engine/test_worker_pool.py tests/engine/test_worker_sessions.py tests/engine/test_asynchronous.py
 
 # What users get: both archives, and the installed wheel, away from the source tree.
@@ -71,6 +72,9 @@ test-wheel: $(READY)
 # Airflow is large, and few need it: an environment of its own.
 test-airflow: .venv-airflow/ready
 	.venv-airflow/bin/pytest tests/dags
+
+kernels: $(READY)
+	$(BIN)/python tests/compile_kernels.py
 
 check: $(READY)
 	$(BIN)/ruff check .

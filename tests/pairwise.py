@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, cycle, islice, product
 from typing import Any
 
@@ -34,14 +35,17 @@ def pairwise(**axes: Mapping[str, Any] | Iterable[Any]) -> pytest.MarkDecorator:
 def in_turn(times: int, cases: Iterable[Any], **others: Iterable[Any]) -> list[Any]:
     """Return parameters with every case `times` times, each time with the next combination of the other values.
 
-    For many cases that take the same way through the code, and a few circumstances that differ.
+    For many cases that take the same way through the code, and a few circumstances that differ. All but the first of
+    the times are slow tests.
     """
     combinations_in_turn = cycle(product(*others.values()))
     result = []
     for case in cases:
         values, name = (case.values, case.id) if isinstance(case, ParameterSet) else ((case,), str(case))
         turns = islice(combinations_in_turn, times)
-        result += [pytest.param(*values, *more, id="-".join([str(name), *map(str, more)])) for more in turns]
+        for turn, more in enumerate(turns):
+            marks = [pytest.mark.slow] if turn else []
+            result.append(pytest.param(*values, *more, id="-".join([str(name), *map(str, more)]), marks=marks))
     return result
 
 
@@ -64,6 +68,27 @@ def rows(axes: list[Any]) -> list[tuple[Any, ...]]:
         case = tuple(row[axis] for axis in range(len(axes)))
         missing -= {(a, case[a], b, case[b]) for a, b in combinations(range(len(axes)), 2)}
         result.append(case)
+    return result
+
+
+def covering(cases: Sequence[Mapping[str, Any]], strength: int) -> set[int]:
+    """Return the numbers of cases in which every value (or pair of values, for strength 2) occurs, chosen greedily.
+
+    Among equally good cases, those with the values that were used least are taken.
+
+    >>> cases = [{"x": x, "y": y} for x in range(4) for y in range(3)]
+    >>> len(covering(cases, 1)), len(covering(cases, 2))
+    (4, 12)
+    """
+    values = [set(combinations(sorted(case.items()), min(strength, len(case)))) for case in cases]
+    missing, used, result = set[Any]().union(*values), Counter[Any](), set[int]()
+    while missing:
+        news = [len(some & missing) for some in values]
+        uses = [sum(used[item] for item in case.items()) for case in cases]
+        best = max(range(len(cases)), key=lambda number: (news[number], -uses[number]))
+        missing -= values[best]
+        used.update(cases[best].items())
+        result.add(best)
     return result
 
 

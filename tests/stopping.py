@@ -90,4 +90,4 @@ def killed_at(folder: Path, pattern: str, *command: str) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=60) == -signal.SIGKILL
+        assert process.wait(timeout=200) == -signal.SIGKILL

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from _pytest.mark.structures import ParameterSet
 from distributed import Client, LocalCluster
 from toy_runs import TIMES
 
@@ -53,6 +54,20 @@ CASES |= {
     ),
     "random, logistic": daskfs.SparseRandomFeatures("perceptron", "auto", 2, 20, "logistic", max_features=40),
 }
+VARIANTS = {
+    "block, one ridge",
+    "block, logistic",
+    "block, squared hinge",
+    "block, error control",
+    "paper, logistic",
+    "async, faithful",
+    "mission, softmax",
+    "mission, paper, fading",
+    "random, to the letter",
+    "random, kept",
+    "random, logistic",
+}
+"""Cases that take the way of another through the engine: `make test-all` runs them."""
 CHUNKS = (2_000, 17_000, 10_000_000)  # bytes: a few columns or rows, some tens, all of them
 
 
@@ -98,7 +113,12 @@ def datasets(tmp_path_factory: pytest.TempPathFactory):
     return get
 
 
-@pytest.fixture(params=list(CASES))
+def params(names: Iterable[str]) -> list[ParameterSet]:
+    """Return cases as parameters of tests, with variants as slow tests."""
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in names]
+
+
+@pytest.fixture(params=params(CASES))
 def algorithm(request: pytest.FixtureRequest) -> Algorithm:
     return CASES[request.param]
 
@@ -144,7 +164,8 @@ def differences(one: daskfs.Selection, other: daskfs.Selection) -> list[str]:
 
 
 @kinds
-@pytest.mark.parametrize("name", OF_COLUMNS)
+@pytest.mark.slow_but_cover(1)
+@pytest.mark.parametrize("name", params(OF_COLUMNS))
 def test_exactly_k_named_features(name, datasets, kind):
     algorithm = CASES[name]
     dataset = datasets(algorithm, kind)
@@ -158,7 +179,8 @@ def test_exactly_k_named_features(name, datasets, kind):
 
 
 @kinds
-@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("async")])  # there a block is a push
+@pytest.mark.slow_but_cover(1)
+@pytest.mark.parametrize("name", params(name for name in CASES if not name.startswith("async")))  # a block is a push
 def test_the_size_of_chunks_does_not_matter(name, datasets, kind):
     algorithm = CASES[name]
     chosen = [daskfs.select(datasets(algorithm, kind, size), algorithm) for size in CHUNKS]
@@ -214,7 +236,7 @@ def test_resumed_is_uninterrupted(algorithm, datasets, tmp_path, monkeypatch):
         assert differences(daskfs.select(dataset, algorithm, checkpoint=place, resume=True), whole) == []
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("block")])
+@pytest.mark.parametrize("name", params(name for name in CASES if name.startswith("block")))
 def test_the_order_of_merging_does_not_matter(datasets, name):
     algorithm = CASES[name]
     dataset = datasets(algorithm, "dense")
@@ -240,6 +262,7 @@ def test_the_order_of_merging_does_not_matter(datasets, name):
 
 
 @kinds
+@pytest.mark.slow_but_cover(1)
 def test_the_state_is_flat_travels_and_does_not_grow(algorithm, datasets, kind):
     sizes = []
     is_random = isinstance(algorithm, daskfs.SparseRandomFeatures)  # which grows up to its promise

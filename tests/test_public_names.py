@@ -23,5 +23,5 @@ def test_a_name_that_is_not_there():
 
 def test_importing_the_package_is_quick():
     code = "import sys, daskfs; print('numpy' in sys.modules, 'dask' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200).stdout
     assert shown.split() == ["False", "False"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import cloudpickle
 import dask
@@ -21,10 +22,13 @@ from faults.samples import small_blocks
 from toy_algorithms import Tangled
 
 import daskfs
+from daskfs.engine.events import send
 from daskfs.selection.selection import Selection
 
 TIMES = ("seconds", "closing", "busy", "merging", "scheduler", "idle")
 KINDS = ("columns", "rows", "sparse")
+PATIENCE = 150.0
+"""Seconds that tests wait for what takes a moment, on a machine with time for it; half of the limit of a test."""
 
 
 def small_dataset(folder: Path, kind: str = "columns", seed: int = 0) -> daskfs.Dataset:
@@ -88,8 +92,8 @@ def local_cluster(workers: int, processes: bool = True) -> Iterator[Client]:
     settings = {
         # A nanny whose worker is away for long is dropped by default, and a test that kills often may look like that.
         "distributed.deploy.lost-worker-timeout": "1h",
-        # For so long everyone tries to reach a worker that was killed; half a minute by default.
-        "distributed.comm.timeouts.connect": "2s",
+        # For so long everyone tries to reach a worker, of which a process may have been killed.
+        "distributed.comm.timeouts.connect": "2s" if processes else "30s",
     }
     with dask.config.set(settings), ExitStack() as stack:
         cluster = LocalCluster(
@@ -136,11 +140,19 @@ def tasks_on(client: Client) -> dict[str, str]:
 
 
 def wait_until(happens: Callable[[], object], why: Callable[[], object] = str) -> None:
-    """Wait for something that takes seconds at most."""
-    deadline = time.monotonic() + 10
+    """Wait for something that takes seconds at most, or minutes on a busy machine."""
+    deadline = time.monotonic() + PATIENCE
     while not happens():
         assert time.monotonic() < deadline, why()
         time.sleep(0.02)
+
+
+def wait_for_events_of_workers(client: Client) -> None:
+    """Wait until the scheduler has every event of tasks that have ended: Dask keeps a worker's messages in order."""
+    wait_until(lambda: not any(client.run(lambda: len(send._unsent)).values()))
+    topic = f"test-{uuid4().hex}"
+    workers = client.run(lambda dask_worker: dask_worker.log_event(topic, "the last one"))
+    wait_until(lambda: len(client.get_events(topic)) == len(workers))
 
 
 def wait_for_no_tasks(client: Client) -> None:

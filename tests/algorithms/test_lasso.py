@@ -95,6 +95,7 @@ def test_the_grams_are_as_bad_as_those_we_meet():
     assert np.linalg.cond(HARD["5-d"].G) > 1e12
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("share", SHARES)
 def test_the_residual_is_what_was_asked_for(hard, share):
     lam = share * largest_penalty(hard.b)
@@ -103,6 +104,7 @@ def test_the_residual_is_what_was_asked_for(hard, share):
     assert kkt_residual(hard.G, hard.b, solution.weights, lam) == solution.residual
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("share", SHARES)
 def test_the_dual_problem_proves_the_minimum(hard, share):
     """No weights reach less than the dual of any residuals that are short enough; here the two meet."""
@@ -116,6 +118,7 @@ def test_the_dual_problem_proves_the_minimum(hard, share):
     assert bound == pytest.approx(reached, rel=1e-5)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("share", SHARES)
 def test_scikit_learn_never_finds_less(hard, share):
     lam = share * largest_penalty(hard.b)
@@ -123,6 +126,7 @@ def test_scikit_learn_never_finds_less(hard, share):
     assert ours <= objective(hard.G, hard.b, by_sklearn(hard, lam, tol=1e-8, max_iter=3000), lam) + 1e-12 * abs(ours)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("share", [0.3, 1e-1, 3e-2])
 def test_equal_to_scikit_learn_where_that_converges_at_all(hard, share):
     lam = share * largest_penalty(hard.b)
@@ -143,6 +147,7 @@ def test_equal_to_others_where_the_gram_is_good(share):
         np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("share", SHARES)
 def test_more_features_never_raise_the_minimum(hard, share):
     lam = share * largest_penalty(hard.b)
@@ -154,6 +159,7 @@ def test_more_features_never_raise_the_minimum(hard, share):
     assert best <= objective(hard.G, hard.b, padded, lam) + 1e-12 * abs(best)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e3])
 def test_where_it_starts_does_not_matter(hard, scale):
     lam = 1e-3 * largest_penalty(hard.b)
@@ -194,6 +200,7 @@ def test_the_order_of_features_does_not_matter(hard):
     np.testing.assert_allclose(hard.Phi @ plain.weights, hard.Phi[:, order] @ turned.weights, atol=1e-4)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("start", [None, 1.0])
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 def test_from_the_largest_penalty_on_all_is_exactly_zero(hard, factor, start):
@@ -275,6 +282,7 @@ def test_ridge_is_least_squares(targets):
     assert weights.shape == b.shape
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("alpha", [0.0, 1e-10, 1e-4, 1.0])
 def test_ridge_on_collinear_features(hard, alpha):
     G, b = hard.G[::2, ::2], hard.b[::2]

@@ -35,6 +35,7 @@ def store(folder, X, y, **options):
     return daskfs.open_dataset(folder / "d.zarr")
 
 
+@pytest.mark.slow_but_cover(2)
 @pytest.mark.parametrize("loss", CLASSES)
 @pytest.mark.parametrize("chunk_bytes", [120 * 8, 7 * 120 * 8, 10**8])
 @pytest.mark.parametrize("seed", range(3))

@@ -80,6 +80,7 @@ def expected(score: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
 layouts = pytest.mark.parametrize("layout", ["columns", "rows", "both", "sparse"])
 
 
+@pytest.mark.slow_but_cover(1)
 @layouts
 @pytest.mark.parametrize(
     ("score", "kind"),
@@ -112,6 +113,7 @@ def test_all_scores_and_p_values_are_those_of_scikit_learn(written, layout, scor
         assert list(found.statistics) == ["score"]
 
 
+@pytest.mark.slow_but_cover(1)
 @layouts
 @pytest.mark.parametrize("kind", ["two", "three", "numbers"])
 def test_the_selected_columns_are_those_of_scikit_learn_and_predict(written, layout, kind):
@@ -133,6 +135,7 @@ def test_the_selected_columns_are_those_of_scikit_learn_and_predict(written, lay
     assert found.score(dataset) > {"two": 0.7, "three": 0.5, "numbers": 0.4}[kind]
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("layout", ["columns", "rows", "sparse"])
 @pytest.mark.parametrize("kind", ["two", "three", "numbers"])
 def test_the_model_is_that_of_scikit_learn_where_no_ridge_is_needed(tmp_path, layout, kind):
@@ -174,6 +177,7 @@ def test_the_ridge_has_the_least_error_of_generalised_cross_validation():
     assert len(best) > 1
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("layout", ["columns", "rows"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["two", "three", "numbers"])
@@ -198,6 +202,7 @@ def run_in_shards(dataset: daskfs.Dataset, algorithm: Scoring, n_shards: int):
     return algorithm.result(run.finish(SerialRunner(run)).state)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("layout", ["columns", "rows", "sparse"])
 @pytest.mark.parametrize("kind", ["three", "numbers"])
 def test_shards_rounds_and_chunks_do_not_matter(written, monkeypatch, layout, kind):
@@ -230,6 +235,7 @@ def numpy_moments(X: np.ndarray, groups: np.ndarray, n_groups: int, y: np.ndarra
     return means, within, (X - means[0]).T @ (y - y.mean()) if len(y) else np.empty(0)
 
 
+@pytest.mark.slow_but_cover(2)
 @pytest.mark.kernels
 @pytest.mark.parametrize("n_groups", [1, 2, 3, 5])
 @pytest.mark.parametrize("shape", [(1, 3), (9, 1), (4097, 3), (30, 1030)])

@@ -151,7 +151,7 @@ def test_control_c_leaves_a_resumable_ingest(tmp_path):
     while not (tmp_path / "x.zarr/_unfinished/000001.json").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 75, errors
     assert "run the same command again" in errors
     staged = len(list((tmp_path / "x.zarr/_unfinished").glob("*.json"))) - 1
@@ -201,7 +201,7 @@ def test_a_shuffle_that_cannot_be_creates_nothing(tmp_path, monkeypatch, argumen
 
 def test_help_loads_nothing_that_takes_long():
     code = "import sys; from daskfs.cli import main\ntry: main(['--help'])\nfinally: print(sorted(sys.modules))"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200).stdout
     assert "Choose the features that matter" in shown
     for slow in ("numpy", "numba", "dask", "distributed", "zarr", "xarray", "bokeh", "sklearn", "pydantic"):
         assert f"'{slow}'" not in shown
@@ -218,6 +218,6 @@ def test_names_of_commands_are_completed_without_loading_them():
     script = "import sys; from daskfs.cli import main; main(prog_name='daskfs')"
     environment = {**os.environ, "_DASKFS_COMPLETE": "bash_complete", "COMP_WORDS": "daskfs s", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200)
     assert set(done.stdout.split()) == {"plain,select", "plain,show", "plain,shuffle", "plain,split"}
     assert "numba" not in done.stderr

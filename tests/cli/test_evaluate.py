@@ -344,7 +344,7 @@ def test_interrupted(words, sent, left):
     while not Path("out.zarr/score/c/3").exists() and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(sent)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == (75 if sent == signal.SIGINT else -sent), errors
     assert names_here() == sorted(["d.zarr", "run", *left])
     with pytest.raises(FileNotFoundError):

@@ -355,7 +355,7 @@ def test_control_c_and_the_same_command_again(data, where):
             written.add(checkpoint.stat().st_mtime_ns)
         time.sleep(0.001)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=200)
     assert process.returncode == 75, errors
     assert errors.splitlines()[-1] == "interrupted: run the same command again to go on"
     assert "Traceback" not in errors

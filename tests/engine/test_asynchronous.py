@@ -38,7 +38,6 @@ from daskfs.engine.asynchronous import driver, worker
 from daskfs.engine.asynchronous.centre import CentreReport
 from daskfs.engine.asynchronous.driver import CENTRE, Ledger
 from daskfs.engine.asynchronous.worker import CentreLost
-from daskfs.engine.cluster.waiting import await_result
 from daskfs.engine.events.messages import Spent
 from daskfs.engine.events.send import REPORTS, TaskReports
 from daskfs.engine.shards import shrinking_groups
@@ -114,10 +113,14 @@ def test_the_ledger_strikes_out_finished_groups():
 def test_a_task_that_reports_twice_is_counted_once(two_workers):
     reports = TaskReports(two_workers)
     try:
-        await_result(
-            two_workers, two_workers.submit(int, pure=False)
-        )  # behind the subscription; events of a client overtake both
-        message = {"run": reports.run, "task": "a", "inputs": ["b"], "began": 10.0, "ended": 12.0}
+        message = {"run": reports.run, "task": "first", "inputs": [], "began": 1.0, "ended": 2.0}
+
+        def is_subscribed() -> bool:  # events of a client overtake its subscription
+            two_workers.log_event(REPORTS, {**message, "spent": asdict(Spent(busy=1.0))})
+            return bool(np.isfinite(reports.total(["first"]).busy))
+
+        wait_until(is_subscribed)
+        message |= {"task": "a", "inputs": ["b"], "began": 10.0, "ended": 12.0}
         for busy in (1.0, 2.0):
             two_workers.log_event(REPORTS, {**message, "spent": asdict(Spent(busy=busy))})
         message |= {"task": "b", "inputs": ["a", "unknown"], "began": 12.5, "ended": 13.0}
@@ -140,6 +143,7 @@ def test_nothing_is_lost_or_counted_twice(tmp_path, where, request):
     assert given.history.applied.values.tolist() == [40, 80]
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("where", ["two_workers", "three_threads"])
 @pytest.mark.parametrize("method", METHODS)
 def test_features_are_found(dataset, method, where, request):
@@ -197,6 +201,7 @@ class Failing(Census):
         raise self.kind("by itself")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", [KeyError, RuntimeError, OSError, ZeroDivisionError])
 def test_an_error_at_the_centre_comes_back_as_it_is(tmp_path, kind, two_workers, monkeypatch):
     attempts = count_attempts(monkeypatch)
@@ -226,7 +231,7 @@ def test_an_error_at_the_last_words_of_a_group_ends_the_run(tmp_path, two_worker
     wait_for_nothing(two_workers)
 
 
-@pytest.mark.parametrize("times", [1, 2, 9])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.slow), 9])
 def test_groups_whose_last_words_were_lost_are_done_again(tmp_path, two_workers, monkeypatch, times):
     """But not for ever."""
     monkeypatch.setattr(driver, "_LAST_OFFERS", 0.3)
@@ -295,10 +300,13 @@ def test_nothing_is_left_on_the_cluster(dataset, method, stop, two_workers):
 def wait_for_nothing(client: Client) -> None:
     """No tasks on the scheduler, no centre and nothing of a run on the workers."""
     wait_for_no_tasks(client)
-    deadline = time.monotonic() + 20  # a block that was under way comes to its end first
-    while any(left := [name for names in client.run(what_is_left).values() for name in names]):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    left: list[str] = []
+
+    def nothing_is_left() -> bool:  # a block that was under way comes to its end first
+        left[:] = [name for names in client.run(what_is_left).values() for name in names]
+        return not left
+
+    wait_until(nothing_is_left, lambda: left)
 
 
 def what_is_left(dask_worker: Worker) -> list[str]:

@@ -68,6 +68,7 @@ def fill_of(how, cells):
     return float32(float(sum(map(Fraction, numbers)) / len(numbers)))
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("how", ["auto", "mean", "median", "indicator", "zero", "drop"])
 @pytest.mark.parametrize("kind", ["columns", "rows", "both", "sparse"])
 def test_what_becomes_of_gaps(tmp_path, how, kind):

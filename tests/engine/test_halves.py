@@ -60,6 +60,7 @@ def check_same(given: Selection, expected: Selection) -> None:
     assert given.seed == expected.seed
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_each_half_is_as_if_the_other_rows_did_not_exist(tmp_path, name, kind):

@@ -193,6 +193,7 @@ def test_a_dense_table_in_every_layout(tmp_path, monkeypatch, layout):
         np.testing.assert_array_equal(opened.X_rows.values, X)
 
 
+@pytest.mark.slow_but_cover(2)
 @pytest.mark.parametrize("layout", ["columns", "rows", "both"])
 @pytest.mark.parametrize("rows_bytes", [1, 3000, 10**6])
 @pytest.mark.parametrize("chunk_bytes", [1, 2500, 10**6])

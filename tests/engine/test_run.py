@@ -103,7 +103,7 @@ def test_the_current_client_is_used(tmp_path, two_workers):
 
 def test_select_inside_a_task_stays_there(tmp_path, two_workers):
     dataset = small_dataset(tmp_path / "d")
-    given = two_workers.submit(daskfs.select, dataset, Tangled(), pure=False).result(timeout=60)
+    given = two_workers.submit(daskfs.select, dataset, Tangled(), pure=False).result(timeout=200)
     check_same(given, daskfs.select(dataset, Tangled()))
 
 

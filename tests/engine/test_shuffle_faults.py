@@ -53,7 +53,10 @@ def test_a_killed_process_leaves_no_dataset_and_no_lock(tmp_path):
     assert not (target / "_unfinished").exists()
 
 
-@pytest.mark.parametrize("stop_after", range(0, 89, 4))  # of 89 operations
+OPERATIONS = [pytest.param(number, marks=[pytest.mark.slow] if number % 16 else []) for number in range(0, 89, 4)]
+
+
+@pytest.mark.parametrize("stop_after", OPERATIONS)  # of 89
 def test_an_ingest_in_random_order_may_stop_anywhere(tmp_path, stop_after):
     (tmp_path / "x.svm").write_text("".join(f"{row // 20} {row + 1}:1 {row + 50}:{row}\n" for row in range(40)))
     ingest = {"format": "svmlight", "shuffle": 3, "workers": 1}

@@ -52,6 +52,7 @@ def in_this_process(lanes: int, dataset: daskfs.Dataset, algorithm: Tangled, **o
 
 
 @pytest.mark.usefixtures("small_groups")
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("schedule", ["synchronous", "serial", "asynchronous"])
 def test_one_worker_is_serial(tmp_path, kind, schedule, one_worker):
@@ -66,6 +67,7 @@ def test_a_chain_is_serial(tmp_path, kind, two_workers):
     check_same(daskfs.select(dataset, algorithm, client=two_workers), daskfs.select(dataset, algorithm))
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("schedule", ["synchronous", "asynchronous"])
 def test_rounds_on_two_processes(tmp_path, kind, schedule, two_workers):

@@ -55,6 +55,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow_but_cover(2)
 @pytest.mark.parametrize("how", ["mean", "median", "indicator", "drop", "zero"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("layout", ["columns", "rows", "both"])
@@ -84,6 +85,7 @@ def test_without_a_choice_nan_is_an_error_and_infinity_always_is(tmp_path, form)
         daskfs.write_dataset(tmp_path / "x.zarr", FORMS[form](X), y, missing="mean")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("layout", ["columns", "rows", "both"])
 @pytest.mark.parametrize("chunks", [(40, 40), (100, 9), (9, 100), (33, 70)])
 def test_squares_of_a_dask_array_are_written_one_by_one(tmp_path, layout, chunks):

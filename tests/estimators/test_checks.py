@@ -9,6 +9,7 @@ from dataclasses import fields
 
 import pytest
 import sklearn.feature_selection
+from _pytest.mark.structures import ParameterSet
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import daskfs
@@ -62,8 +63,27 @@ def expected_failures(estimator):
     return expected
 
 
+ALL = parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+
+
+def checks() -> list[ParameterSet]:
+    """Return every check for every estimator; slow unless it is that estimator's turn among those of its algorithm."""
+    groups: dict[str, dict[str, list[ParameterSet]]] = {}
+    for case in map(ParameterSet.extract_from, ALL.args[1]):
+        estimator, check = case.values
+        name = type(estimator).__name__
+        algorithm = next((algorithm for algorithm in WHY_WEIGHTS if name.startswith(algorithm)), name)
+        groups.setdefault(ALL.kwargs["ids"](check), {}).setdefault(algorithm, []).append(case)
+    return [
+        case if place == turn % len(same) else case._replace(marks=[*case.marks, pytest.mark.slow])
+        for turn, of_a_check in enumerate(groups.values())
+        for same in of_a_check.values()
+        for place, case in enumerate(same)
+    ]
+
+
 @pytest.mark.filterwarnings("ignore")  # checks give hopeless data on purpose, and that is remarked upon
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@pytest.mark.parametrize(("estimator", "check"), checks(), ids=ALL.kwargs["ids"])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 

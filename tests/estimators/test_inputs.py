@@ -68,6 +68,7 @@ def selected(folder, X, y, algorithm, seed=0):
     return dataset, daskfs.select(dataset, algorithm, seed=seed)
 
 
+@pytest.mark.slow_but_cover(1)
 @every
 @pytest.mark.parametrize("form", FORMS)
 def test_the_selection_of_select(estimator, algorithm, form, tmp_path):
@@ -144,6 +145,7 @@ def test_what_is_in_memory_is_learned_here_beside_a_cluster(two_workers):
     assert sorted(spread.selection_.features.tolist()) == list(PLANTED)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [False, True], ["ham", "spam"], [2.0, 7.0], [2**40, 2**41]])
 @pytest.mark.parametrize(
     "estimator",
@@ -158,6 +160,7 @@ def test_labels_of_every_kind_come_back(estimator, labels):
     assert estimator.score(wide(), y) > 0.7
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -183,6 +186,7 @@ def test_several_classes(estimator, labels):
         assert not hasattr(estimator, "predict_proba")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, da.from_array], ids=["numpy", "sparse", "dask"])
 @pytest.mark.parametrize(
     "estimator",

@@ -62,6 +62,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", [np.asarray, thinned], ids=["dense", "sparse"])
 @pytest.mark.parametrize("case", CASES)
 def test_batches_are_select(case, kind, X, tmp_path):

@@ -99,6 +99,7 @@ def check_same(ours: SelectKBest, expected: theirs.SelectKBest, rtol: float = 1e
 scores = pytest.mark.parametrize("score", ["f_classif", "f_regression", "chi2"])
 
 
+@pytest.mark.slow_but_cover(1)
 @scores
 @pytest.mark.parametrize("form", ARRAYS)
 def test_arrays(form, score, tmp_path):
@@ -116,6 +117,7 @@ def test_arrays(form, score, tmp_path):
     assert ours.get_feature_names_out().tolist() == names[ours.get_support()].tolist()
 
 
+@pytest.mark.slow_but_cover(1)
 @scores
 @pytest.mark.parametrize("layout", DATASETS)
 def test_datasets(layout, score, tmp_path):
@@ -130,6 +132,7 @@ def test_datasets(layout, score, tmp_path):
     assert hasattr(ours, "feature_names_in_") == (layout != "sparse")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("form", ARRAYS)
 @pytest.mark.parametrize("threshold", [0.0, 0.0098])
 def test_variances(form, threshold, tmp_path):

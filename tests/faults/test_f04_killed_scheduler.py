@@ -66,8 +66,8 @@ def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, sched
     dataset = small_dataset(tmp_path / "d")
     while not Path(file).exists():
         time.sleep(0.05)
-    with Client(scheduler_file=file, set_as_default=False, timeout=5) as client:
-        client.wait_for_workers(request.node.callspec.params["scheduler"], timeout=60)
+    with Client(scheduler_file=file, set_as_default=False, timeout=60) as client:
+        client.wait_for_workers(request.node.callspec.params["scheduler"], timeout=200)
         struck: list[float] = []
 
         def strike(event: object) -> None:
@@ -93,8 +93,8 @@ def test_f4_a_killed_scheduler_ends_an_ingest_which_can_be_resumed(tmp_path, sch
     while not Path(file).exists():
         time.sleep(0.05)
     sources = str(tmp_path / "*.svm")
-    with Client(scheduler_file=file, set_as_default=False, timeout=5) as client:
-        client.wait_for_workers(1, timeout=60)
+    with Client(scheduler_file=file, set_as_default=False, timeout=60) as client:
+        client.wait_for_workers(1, timeout=200)
 
         def strike(event: object) -> None:
             process.send_signal(signal.SIGKILL)

@@ -37,6 +37,8 @@ test = 0.3
 [select]
 algorithm = "substitution"
 k = 2
+[cluster]
+serial = true
 """
 
 
@@ -89,5 +91,5 @@ with LocalFolder(Path(sys.argv[1]), sys.argv[1])._temporary_file("b.json", [b"be
         assert writer.stdout.readline() == "open\n"
         Location(tmp_path).sweep("*")
         assert parts_in(tmp_path) == ["b", "mine"]
-        writer.communicate("\n", timeout=60)
+        writer.communicate("\n", timeout=200)
     assert parts_in(tmp_path) == ["mine"]

@@ -77,9 +77,15 @@ def test_f13_the_samples_have_every_array_in_several_chunks(open_in, kind):
     assert read_everything(ds) > 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "array", "store"), in_turn(1, CASES, store=["local"]) + in_turn(1, CASES, store=["zarr", "memory", "s3"])
-)
+PLACED = [
+    pytest.param(*case.values, id=case.id, marks=[pytest.mark.slow] if (number + stores) % 2 else [])
+    for stores, names in enumerate((["local"], ["zarr", "memory", "s3"]))
+    for number, case in enumerate(in_turn(1, CASES, store=names))
+]
+"""Every array in a local folder and in another store; one of the two is a slow test."""
+
+
+@pytest.mark.parametrize(("kind", "array", "store"), PLACED)
 def test_f13_missing_chunk_is_named(open_in, store, kind, array):
     ds = open_in(store, kind)
     spec = ds.arrays[array]

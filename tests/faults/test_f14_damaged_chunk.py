@@ -37,7 +37,10 @@ def cut(file: bytes, rng: np.random.Generator) -> bytes:
 
 
 KINDS = ("both", "sparse", "sparse_columns")
-HUNDRED = list(product(range(17), KINDS, (flipped, cut)))[:100]
+HUNDRED = [
+    pytest.param(*case, marks=[pytest.mark.slow] if case[0] > 3 else [])
+    for case in product(range(17), KINDS, (flipped, cut))
+][:100]
 
 
 @pytest.mark.parametrize(("seed", "kind", "damage"), HUNDRED)
@@ -90,6 +93,7 @@ def test_f14_the_command_itself(made):
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(10))
 def test_f14_a_chunk_in_the_place_of_another_is_found(made, kind, seed):

@@ -125,6 +125,7 @@ LEGAL = {
 }
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("part_bytes", [1 << 26, 5], ids=CUTS)
 @pytest.mark.parametrize(
     ("kind", "text"),
@@ -186,6 +187,7 @@ COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".
 PLACES = {"local": "{}/source{}", "memory": "memory:/{}/source{}"}
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_f17_compressed_sources_are_read_whole(tmp_path, suffix, place):
@@ -196,6 +198,7 @@ def test_f17_compressed_sources_are_read_whole(tmp_path, suffix, place):
     assert daskfs.ingest(url, tmp_path / "out.zarr", "svmlight").n_samples == 1000
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("kind", GOOD)
 @pytest.mark.parametrize("suffix", COMPRESS)
 def test_f17_cut_and_altered_compressed_files_are_refused_by_name(tmp_path, suffix, kind):
@@ -216,6 +219,7 @@ def test_f17_cut_and_altered_compressed_files_are_refused_by_name(tmp_path, suff
             daskfs.open_dataset(tmp_path / "out.zarr")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])  # a .zst may carry no checksum
 def test_f17_a_flipped_bit_in_a_compressed_file_is_no_traceback(tmp_path, suffix, seed):
@@ -239,6 +243,7 @@ def test_f17_lines_of_a_compressed_file_are_counted_as_they_are_read(tmp_path, s
     assert (caught.value.file, caught.value.line) == (str(path), 2001)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("part_bytes", [1 << 26, 40], ids=CUTS)
 @pytest.mark.parametrize("kind", GOOD)

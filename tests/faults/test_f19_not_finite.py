@@ -28,6 +28,7 @@ TEXT = {
 GOOD = {"svmlight": "{} 2:1 3:{}", "vw": "{} |a x y:{}"}
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize(("kind", "bad", "reason"), TEXT.values(), ids=TEXT)
 def test_f19_text_is_refused_with_its_line_or_skipped(tmp_path, kind, bad, reason, word):
@@ -88,6 +89,7 @@ def test_f19_features_are_refused_with_their_position(tmp_path, form, value, lay
             daskfs.open_dataset(tmp_path / "x.zarr")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("value", NOT_FINITE.values(), ids=NOT_FINITE)
 @pytest.mark.parametrize("form", FORMS)
 def test_f19_labels_are_refused_with_their_position(tmp_path, form, value):
@@ -100,6 +102,7 @@ def test_f19_labels_are_refused_with_their_position(tmp_path, form, value):
             daskfs.open_dataset(tmp_path / "x.zarr")
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("layout", ["columns", "rows"])
 @pytest.mark.parametrize("form", FORMS)
 def test_f19_exactly_the_bad_rows_are_dropped(tmp_path, form, layout):
@@ -113,6 +116,7 @@ def test_f19_exactly_the_bad_rows_are_dropped(tmp_path, form, layout):
     assert dropped.digest == clean.digest
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize(
     "labels", [Y, Y.astype(str), Y.astype(object).astype(str).astype(object)], ids=["int", "U", "O"]
 )

@@ -43,6 +43,7 @@ def check(ds: daskfs.Dataset, labels: list[str], classes: tuple | None) -> None:
     assert y.tolist() == (given if isinstance(given[0], float) else [classes.index(label) for label in given])
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("part_bytes", [1 << 26, 5], ids=["one piece", "many pieces"])
 @pytest.mark.parametrize(("labels", "classes"), ALL.values(), ids=ALL)
 @pytest.mark.parametrize("kind", ROWS)
@@ -54,6 +55,7 @@ def test_f20_labels_of_text(tmp_path, kind, labels, classes, part_bytes):
         check(daskfs.ingest(path, tmp_path / "x.zarr", kind), labels, classes)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize(("labels", "classes"), NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("kind", ["f8", "f4", ">f8", "list"])
 @pytest.mark.parametrize("form", FORMS)
@@ -74,6 +76,7 @@ STRING_KINDS = {
 }
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize(("labels", "classes"), STRINGS.values(), ids=STRINGS)
 @pytest.mark.parametrize("make", STRING_KINDS.values(), ids=STRING_KINDS)
 @pytest.mark.parametrize("form", FORMS)

@@ -73,7 +73,7 @@ def test_f30_a_worker_with_another_numpy_is_refused_also_when_it_joins_later(tmp
     log, late = tmp_path / "worker.log", tmp_path / "late.log"
     with scheduler(tmp_path) as address, Client(address, set_as_default=False) as client:
         with worker(address, tmp_path / "other.log", NO_NANNY, environment=other):
-            client.wait_for_workers(1, timeout=60)
+            client.wait_for_workers(1, timeout=200)
             with pytest.raises(OptionError, match=r"^worker tcp://127\S+ has numpy 1\.26 \(here 2\.\d+\)"):
                 daskfs.select(dataset, Tangled(), client=client)
             wait_until(lambda: [is_worker for is_worker, _ in refusals(client)] == [False])
@@ -125,7 +125,7 @@ def test_f10_a_worker_that_is_too_small_for_a_run_is_kept_out_while_it_lasts(tmp
         assert re.match(r"each thread of worker tcp://127\S+ has \S+ MiB of memory", why)
         check_same(given, daskfs.select(dataset, Large()))
         running.enter_context(worker(address, tmp_path / "later.log", NO_NANNY, *small))  # when the run is over it may
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(2, timeout=200)
         with pytest.raises(OptionError, match=r"each thread of worker tcp://127\S+ has"):
             daskfs.select(dataset, Large(), client=client)
 

@@ -93,7 +93,7 @@ LINES: dict[str, tuple[bytes, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.slow_but_first
+@pytest.mark.slow
 @pytest.mark.parametrize(("begin", "options"), LINES.values(), ids=LINES)
 def test_f36_a_line_or_field_of_300_megabytes(tmp_path, begin, options):
     source = tmp_path / "long"
@@ -102,7 +102,7 @@ def test_f36_a_line_or_field_of_300_megabytes(tmp_path, begin, options):
     check(ingest(tmp_path, source, *options), "MB")
 
 
-@pytest.mark.slow_but_first
+@pytest.mark.slow
 @pytest.mark.parametrize("header", [True, False])
 def test_f36_a_table_of_two_million_columns(tmp_path, header):
     table = tmp_path / "wide.csv"

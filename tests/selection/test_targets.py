@@ -71,6 +71,7 @@ def test_metrics_with_weights_of_rows():
     check_metrics(evaluation, model.predict(X), Y, weight)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth():
     """Of the means over targets with correlated errors, in most of many samples."""
     rng, covered = np.random.default_rng(0), {"r2": 0, "mse": 0, "mae": 0}

@@ -91,7 +91,7 @@ def test_the_memory_plan_counts_what_is_read_ahead(s3, tmp_path):
 
 
 def test_threads_read_at_the_same_time_and_items_come_in_order():
-    together = threading.Barrier(4, timeout=20)
+    together = threading.Barrier(4, timeout=100)
 
     def read(number: int, buffer: None) -> int:
         together.wait()  # nobody goes on until four are here

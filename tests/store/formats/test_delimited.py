@@ -254,6 +254,7 @@ BAD = {
 }
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("window_bytes", [64, 1 << 16])
 @pytest.mark.parametrize("at", [0, 17, 59])
 @pytest.mark.parametrize(("line", "reason"), BAD.values(), ids=BAD)

@@ -209,6 +209,7 @@ def with_bad_cells(column: str, cell: Any, rows: list[int]) -> dict[str, list[An
     return columns
 
 
+@pytest.mark.slow_but_cover(1)
 @pytest.mark.parametrize("row", [0, 44, 89])
 @pytest.mark.parametrize("window_bytes", [1, 1 << 16])
 @pytest.mark.parametrize(("column", "cell", "reason"), BAD.values(), ids=BAD)
