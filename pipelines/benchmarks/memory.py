@@ -1,7 +1,7 @@
 """Peak memory: of a 2 GB ingest with ``--memory 512MB``, and of selections beside what their plans promise.
 
 python pipelines/benchmarks/memory.py [--megabytes 2000]
-python pipelines/benchmarks/memory.py --selections          # every run in a process of its own
+python pipelines/benchmarks/memory.py --selections          # every run in a process of its own; writes docs/memory.md
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from daskfs.selection.records import RUN_RECORD, read_record
 from daskfs.store.places.location import Location
 
 ENTRY_BYTES, ROW_ENTRIES = 17, 85
+PAGE, MARK = Path(__file__).parents[2] / "docs" / "memory.md", "<!-- table: selections -->"
+COLUMNS = ["", "promised MiB", "used MiB", "used / promised"]
 
 
 RNG = np.random.default_rng(0)
@@ -95,7 +97,17 @@ def measure_selections() -> None:
     for name in SELECTIONS:
         promised, used = promised_and_used(name)
         rows.append([name, f"{promised:.0f}", f"{used:.0f}", f"{used / promised:.2f}"])
-    show("memory of selections", ["", "promised MiB", "used MiB", "used / promised"], rows)
+        print(rows[-1], file=sys.stderr, flush=True)
+    show("memory of selections", COLUMNS, rows)
+    if all(row[-1] != "nan" for row in rows):
+        PAGE.write_text(with_table(PAGE.read_text("utf-8"), rows), "utf-8")
+
+
+def with_table(page: str, rows: list[list[str]]) -> str:
+    """Return a page with the table that follows the line of `MARK` replaced."""
+    lines = [["selection", *COLUMNS[1:]], ["---", "--:", "--:", "--:"], *rows]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return re.sub(rf"({MARK}\n\n)(?:\|.*\n)*", lambda found: found[1] + table, page)
 
 
 # Asked of the process itself: what its parent is told includes the parent's own memory at the fork.
