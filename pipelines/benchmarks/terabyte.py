@@ -8,8 +8,9 @@ A terabyte of chunk keys lead to a pool of real chunk files, as hard links (see 
 between the key and the selected features is the code that users run; every chunk is compared with its checksum. The
 chunks come in another order in every sweep over the pool. The features that count are in chunks of their own: two that
 are not repeated (Online Substitution), or one block in twenty (MISSION). Sparse Random Features have a function of five
-inputs to find in all rows, and `found` is their R²; since all targets are in memory, their stream is 8 GB at most. The pool stays in the page cache as far as
-memory goes, for the selection and for the bare read beside it, which makes the bare read fast and the ratio large.
+inputs to find in all rows, and `found` is their R²; since all targets are in memory, their stream is 8 GB at most. The
+pool stays in the page cache as far as memory goes, for the selection and for the bare read beside it, which makes the
+bare read fast and the ratio large.
 
 With `--s3`, every key is an object of its own in a real S3 server on this machine (SeaweedFS), so that nothing is
 repeated but the contents, and all the bytes need room on the disk.
