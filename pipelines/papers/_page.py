@@ -119,6 +119,8 @@ def table_of(view: View, records: Sequence[Record], printed: Sequence[Record], c
     Means at the cap are said to be at least as much.
     """
     ours, theirs, spreads = view.means(records), view.means(printed), view.spreads(records)
+    if not ours:
+        return f"{view.title}: not measured yet.\n"
     is_whole = all(isinstance(r[view.metric], int) for r in view.records(records))
     columns = list(dict.fromkeys(x for curve in ours.values() for x in curve))
     if all(isinstance(x, int | float) for x in columns):
