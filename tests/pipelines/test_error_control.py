@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +75,20 @@ def test_the_table_of_the_docs_is_the_one_that_was_measured(script):
     assert script.table_of(measured) in (docs / "error-control.md").read_text("utf-8")
     assert max(of["apart from neighbours"] for name, of in measured.items() if "nothing" not in name) <= 0.1
     assert max(of["anything"] for name, of in measured.items() if "nothing" in name) <= 0.15
+
+
+def test_the_costs_of_the_docs_are_those_that_were_measured(monkeypatch):
+    """And keep what is promised: at most four times in memory, and three times from disk."""
+    benchmarks, docs = PAPERS.parent / "benchmarks", PAPERS.parents[1] / "docs"
+    monkeypatch.syspath_prepend(str(benchmarks))
+    spec = importlib.util.spec_from_file_location("cost_of_error_control", benchmarks / "error_control.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    times = json.loads((docs / "error-control-cost.json").read_text("utf-8"))["times"]
+    assert script.table_of(times) in (docs / "error-control.md").read_text("utf-8")
+    assert len(times) == 8
+    assert max(of for name, of in times.items() if "memory" in name) <= 4
+    assert max(of for name, of in times.items() if "disk" in name) <= 3
 
 
 @pytest.mark.slow
