@@ -99,8 +99,7 @@ def measure_selections() -> None:
         rows.append([name, f"{promised:.0f}", f"{used:.0f}", f"{used / promised:.2f}"])
         print(rows[-1], file=sys.stderr, flush=True)
     show("memory of selections", COLUMNS, rows)
-    if all(row[-1] != "nan" for row in rows):
-        PAGE.write_text(with_table(PAGE.read_text("utf-8"), rows), "utf-8")
+    PAGE.write_text(with_table(PAGE.read_text("utf-8"), rows), "utf-8")
 
 
 def with_table(page: str, rows: list[list[str]]) -> str:
