@@ -106,7 +106,7 @@ def with_table(page: str, rows: list[list[str]]) -> str:
     """Return a page with the table that follows the line of `MARK` replaced."""
     lines = [["selection", *COLUMNS[1:]], ["---", "--:", "--:", "--:"], *rows]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return re.sub(rf"({MARK}\n\n)(?:\|.*\n)*", lambda found: found[1] + table, page)
+    return re.sub(rf"({MARK}\n\n)(?:\|.*\n)*\n?", lambda found: found[1] + table + "\n", page)
 
 
 # Asked of the process itself: what its parent is told includes the parent's own memory at the fork.
