@@ -176,7 +176,11 @@ def soak(
 @click.option("--json", "file", type=click.Path(path_type=Path), help="Keep the slopes in this file.")
 def main(selections: int, minutes: float, workers: int, file: Path | None) -> None:
     """Print what grows."""
-    settings = {"distributed.deploy.lost-worker-timeout": "1h", "distributed.scheduler.allowed-failures": 1000}
+    settings = {
+        "distributed.deploy.lost-worker-timeout": "1h",
+        "distributed.scheduler.allowed-failures": 1000,
+        "distributed.worker.profile.enabled": False,  # its history grows with time; see docs/faults.md
+    }
     local = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 60}
     with (
         dask.config.set(settings),
