@@ -32,7 +32,7 @@ from daskfs.store.ingest.plan import content_digest
 from daskfs.store.ingest.rows_kernels import rows_with_new_ids
 from daskfs.store.ingest.sources import SourcePart, line_windows
 from daskfs.store.ingest.staging import merge_labels, merge_orders
-from daskfs.store.ingest.text_parts import PARSER_BYTES, PartParser, TextPiece
+from daskfs.store.ingest.text_parts import PARSER_BYTES, PartParser, TextPiece, copy_block
 from daskfs.store.places.location import Location
 from daskfs.store.places.read_ahead import Prefetcher
 from daskfs.store.reorder.runs import HeldBack
@@ -138,8 +138,7 @@ class TextFiles:
             is_held = block.nbytes <= self._free
             self._free -= block.nbytes if is_held else 0
         if is_held:
-            parser.leave_memory()
-            self.held[number] = block
+            block = self.held[number] = copy_block(block)
         return block
 
     def labelled_rows(self, number: int, parser: PartParser) -> SparseBlock:

@@ -195,10 +195,6 @@ class RowBuilder(LabelCodes):
         if len(self.arrays.ids) > self._block_entries:  # enlarged for one huge row
             self._resize(self._block_entries)
 
-    def renew_arrays(self) -> None:
-        """Collect all further rows in new arrays, since the rows that were emitted last stay where they are."""
-        self.arrays = kernels.new_row_arrays(len(self.arrays.y), self._block_entries)._replace(spare=self.arrays.spare)
-
     def _take_targets(self) -> NDArray[np.float64]:
         """Return the several targets of the rows that are flushed now, and keep those of later rows."""
         parts, missing = [], int(self.arrays.progress[ROWS])

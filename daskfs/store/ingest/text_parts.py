@@ -31,7 +31,7 @@ _ENTRY_BYTES = 8  # of text an entry, about; with less of it, blocks are joined 
 
 
 class PartParser:
-    """Parses parts of text files into blocks of rows, whose memory the next block reuses unless it is left to them.
+    """Parses parts of text files into blocks of rows, whose memory the next block reuses.
 
     Parameters
     ----------
@@ -65,10 +65,6 @@ class PartParser:
     def parse(self, part: SourcePart) -> SparseBlock:
         """Return the rows of a part; all rows have weights."""
         return self._parse_windows(line_windows(part, _WINDOW_BYTES), part.source)
-
-    def leave_memory(self) -> None:
-        """Leave the memory of the last block to this block; the next block gets other memory."""
-        self._rows.renew_arrays()
 
     def parse_labels(self, part: SourcePart) -> tuple[SparseBlock, int, int]:
         """Return the rows of a part without features, the number of their entries, and their largest id."""
@@ -169,8 +165,7 @@ def parse_parts(kind: LineFormat, first: int, parts: Sequence[SourcePart]) -> li
     """Parse parts, and return a record of each part and its rows."""
     parser, pieces = PartParser(kind, _ROWS_AT_ONCE, max(part.nbytes for part in parts) // _ENTRY_BYTES), []
     for number, part in enumerate(parts, first):
-        block = parser.parse(part)
-        parser.leave_memory()
+        block = copy_block(parser.parse(part))
         max_id = int(block.ids.max(initial=0))
         pieces.append((TextPiece.of(number, block, parser.label_strings, len(block.ids), max_id), block))
     return pieces
