@@ -28,10 +28,14 @@ def rows_of(loss, X, y, weight):
     return RidgeRows(sp.csr_array(X), y, weight, 3 if loss == "softmax" else 1, CODE[loss], True)
 
 
-def model_of(loss, X, y, weight, ridge):
-    """Weights (features, scores) and intercepts by scikit-learn, with the penalty on weights times deviations."""
+def deviations(X, weight):
     mean = np.average(X, axis=0, weights=weight)
-    deviation = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+
+
+def model_of(loss, X, y, weight, ridge, power=0.5):
+    """Weights (features, scores) and intercepts by scikit-learn, with columns divided by powers of deviations."""
+    deviation = deviations(X, weight) ** power
     classifier = LogisticRegression(C=1 / ridge, tol=1e-10, max_iter=20_000)
     model = Ridge(ridge, tol=1e-12) if loss == "squared" else classifier
     model.fit(X / deviation, y, sample_weight=weight)
@@ -54,9 +58,8 @@ def test_the_model_of_a_ridge_is_that_of_scikit_learn(monkeypatch, loss, ridge):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_contributions_are_weights_times_deviations(loss):
     X, y, weight = problem(loss)
-    expected, _ = model_of(loss, X, y, weight, 1.0)
-    deviation = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
-    expected = np.abs(expected * deviation[:, None]).sum(axis=1)
+    expected, _ = model_of(loss, X, y, weight, 1.0, power=1)
+    expected = np.abs(expected * deviations(X, weight)[:, None]).sum(axis=1)
     np.testing.assert_allclose(contributions(rows_of(loss, X, y, weight), 1.0), expected, rtol=0.05)
 
 
@@ -72,8 +75,7 @@ def test_the_ridge_is_the_best_of_rows_left_out(loss, seed):
         total = 0.0
         for fold in range(fit._FOLDS):
             learned, test = folds != fold, folds == fold
-            deviation = np.sqrt(np.average((X - np.average(X, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
-            Z = X / deviation  # those of all rows
+            Z = X / np.sqrt(deviations(X, weight))  # those of all rows
             model = Ridge(ridge) if loss == "squared" else LogisticRegression(C=1 / ridge, max_iter=5000)
             model.fit(Z[learned], y[learned], sample_weight=weight[learned])
             if loss == "squared":

@@ -1,8 +1,13 @@
 """The last fit of MISSION: a ridge regression of the selected features, on rows that are kept in memory.
 
-It minimises Σ loss(w·x + b, y) + ½ ridge · Σ (σ_j w_j)², where σ_j is the standard deviation of feature j. The ridge is
-the one with the least loss of rows that were left out: by cross-validation, or if there are many rows, on a quarter of
-a sample of them. Since the loss is a sum and not a mean, the best ridge does not grow with the number of rows.
+It minimises Σ loss(w·x + b, y) + ½ ridge · Σ σ_j w_j², where σ_j is the standard deviation of feature j. That is
+halfway between a penalty on what a feature contributes, (σ_j w_j)², which lets rare features have very large weights,
+and one on the weight itself. Rare features of few rows were selected because they fit these rows, and those left out of
+the fit too.
+
+The ridge is the one with the least loss of rows that were left out: by cross-validation, or if there are many rows, on
+a quarter of a sample of them. Since the loss is a sum and not a mean, the best ridge does not grow with the number of
+rows.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from daskfs.algorithms.loss_kernels import residuals
 
 _RIDGES = (1e3, 1e2, 1e1, 1.0, 0.1, 0.01)
 _FOLDS = 4
+_HALFWAY = 0.5  # the power of the standard deviation by which columns are divided
 _MANY = 1 << 18  # entries times scores, from which on one fold of a sample has to do
 _STEPS = 60
 _TO_COMPARE, _TO_KEEP = 1e-6, 2e-9  # tolerances of models that tell ridges apart, and of the one that is the result
@@ -86,8 +92,8 @@ class RidgeFit:
     """The best ridge for some rows, before the fit of all rows."""
 
     rows: RidgeRows
-    """The rows, with columns divided by `spread`."""
-    spread: NDArray[np.float64]
+    """The rows, with columns divided by `divisors`."""
+    divisors: NDArray[np.float64]
     ridge: float
     start: NDArray[np.float64]
     """A model of some of the rows, to begin with."""
@@ -97,12 +103,12 @@ class RidgeFit:
     def model(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return weights (k, scores) and intercepts (scores,) of a fit of all rows."""
         model = self.rows.minimise(self.ridge, self.start, _TO_KEEP).reshape(-1, self.rows.n_scores)
-        return model[:-1] / self.spread[:, None], model[-1] * self.rows.intercept
+        return model[:-1] / self.divisors[:, None], model[-1] * self.rows.intercept
 
 
 def choose_ridge(rows: RidgeRows) -> RidgeFit:
     """Return the ridge with the least loss of rows while they are left out."""
-    scaled, spread = _standardised(rows)
+    scaled, divisors = _divided(rows, _HALFWAY)
     sample, many = _sample(scaled)
     folds, n_folds = np.random.default_rng(0).permutation(len(sample.y)) % _FOLDS, 1 if many else _FOLDS
     parts = [(sample.take(folds != fold), sample.take(folds == fold)) for fold in range(n_folds)]
@@ -114,12 +120,12 @@ def choose_ridge(rows: RidgeRows) -> RidgeFit:
             break
     total = sum(left_out.weight.sum() for _, left_out in parts)
     loss = float(losses.min() / total) if total else np.nan
-    return RidgeFit(scaled, spread, _RIDGES[int(losses.argmin())], models[0], loss)
+    return RidgeFit(scaled, divisors, _RIDGES[int(losses.argmin())], models[0], loss)
 
 
 def contributions(rows: RidgeRows, ridge: float) -> NDArray[np.float64]:
     """Return weight × standard deviation of every column, added up over scores, in a rough fit of a sample of rows."""
-    model = _sample(_standardised(rows)[0])[0].minimise(ridge, _nothing(rows), _TO_COMPARE)
+    model = _sample(_divided(rows, 1.0)[0])[0].minimise(ridge, _nothing(rows), _TO_COMPARE)
     return np.asarray(np.abs(model.reshape(-1, rows.n_scores)[:-1]).sum(axis=1))
 
 
@@ -128,13 +134,13 @@ def _nothing(rows: RidgeRows) -> NDArray[np.float64]:
     return np.zeros((rows.X.shape[1] + 1) * rows.n_scores)
 
 
-def _standardised(rows: RidgeRows) -> tuple[RidgeRows, NDArray[np.float64]]:
-    """Return rows with columns divided by their standard deviations, and these, which are infinite for constants."""
+def _divided(rows: RidgeRows, power: float) -> tuple[RidgeRows, NDArray[np.float64]]:
+    """Return rows with columns divided by powers of their standard deviations, and these, infinite for constants."""
     spread = rows.deviations()
-    spread[spread == 0] = np.inf  # the intercept has what a constant could add
-    X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / spread))
+    divisors = np.where(spread > 0, spread**power, np.inf)  # the intercept has what a constant could add
+    X = scipy.sparse.csr_array(rows.X @ scipy.sparse.diags_array(1 / divisors))
     y = np.array(rows.y)  # not read-only, as folds are not: or kernels would be compiled for both
-    return RidgeRows(X, y, rows.weight, rows.n_scores, rows.code, rows.intercept), spread
+    return RidgeRows(X, y, rows.weight, rows.n_scores, rows.code, rows.intercept), divisors
 
 
 def _sample(rows: RidgeRows) -> tuple[RidgeRows, bool]:
