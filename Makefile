@@ -29,7 +29,7 @@ ifndef ONLY
 	FAULTS=docs/faults.json $(BIN)/pytest --hypothesis-profile=thorough tests/faults/test_f35_busy_machine.py
 	FAULTS=docs/faults.json $(BIN)/pytest --hypothesis-profile=thorough tests/hosts -k f34
 endif
-	$(BIN)/python pipelines/docs/faults.py
+	$(BIN)/python pipelines/docs/faults_page.py
 
 # What grows in a thousand selections, and in half an hour of mixed load with killed workers: slopes.
 soak: $(READY)

@@ -16,18 +16,18 @@ from daskfs.algorithms.keep import names_to_keep
 from daskfs.errors import OptionError, check_choice
 
 
-def check_fields(params: Any, may_be_zero: Collection[str] = ()) -> None:
+def check_fields(algorithm: type, params: Any, may_be_zero: Collection[str] = ()) -> None:
     """Raise OptionError, with the name and the allowed values, if a field of an algorithm has a value of another type.
 
     Whole numbers are at least 1 and other numbers above 0, except for the fields in `may_be_zero`. Numbers of numpy
-    become Python's, and lists of names become tuples.
+    become Python's, and lists of names become tuples. Fields that a subclass of the algorithm adds are not checked.
 
     >>> import daskfs
     >>> daskfs.Mission(5, idf="no")
     Traceback (most recent call last):
     daskfs.errors.OptionError: idf='no': must be True or False
     """
-    for name, kinds in _kinds_of(params.__class__).items():
+    for name, kinds in _kinds_of(algorithm).items():
         value = getattr(params, name)
         if kinds == (tuple[str, ...],):
             plain: Any = names_to_keep(value)

@@ -232,7 +232,7 @@ class Mission(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, may_be_zero=("refit", "fading"))
+        check_fields(Mission, self, may_be_zero=("refit", "fading"))
         if self.width.bit_count() != 1 or not 2 <= self.width <= 1 << _MAX_BITS:
             raise OptionError(f"width={self.width}: must be a power of two, from 2 to 2**{_MAX_BITS}")
         if self.depth % 2 != 1 or not 1 <= self.depth <= MAX_DEPTH:

@@ -146,7 +146,7 @@ class SparseRandomFeatures(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(SparseRandomFeatures, self)
         if self.n_select is not None and self.n_select > self.max_features:
             raise OptionError(f"n_select={self.n_select:,} is above max_features={self.max_features:,}: raise that")
 

@@ -121,7 +121,7 @@ class OnlineSubstitution(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, may_be_zero=("max_staleness",))
+        check_fields(OnlineSubstitution, self, may_be_zero=("max_staleness",))
         if self.step > 1:
             raise OptionError(f"step={self.step}: must be above 0 and at most 1, or steps overshoot")
         if self.groups is not None and self.error_control is None:

@@ -75,7 +75,7 @@ class Univariate(Algorithm):
     balanced: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(Univariate, self)
 
     @property
     def passes(self) -> int:

@@ -1,6 +1,6 @@
 """Draw the table of runs in docs/faults.md from docs/faults.json, which `make faults` writes.
 
-    python pipelines/docs/faults.py
+    python pipelines/docs/faults_page.py
 
 The table follows the line ``<!-- table: runs -->`` and ends with an empty line.
 """
