@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 from centre_runs import K, Once, Paced, centres, found, kill, paced, planted
@@ -441,7 +442,8 @@ def test_a_scheduler_that_does_not_answer_ends_the_run(dataset, two_workers, mon
     def cut() -> None:
         monkeypatch.setattr(Client, "nthreads", deaf)
 
-    with pytest.raises(Interrupted, match=r"are gone; .* run the same again") as caught:
+    gone = pytest.raises(Interrupted, match=r"are gone; .* run the same again")
+    with dask.config.set({"daskfs.patience": 4}), gone as caught:
         daskfs.select(dataset, paced("block", 0.3), client=two_workers, progress=Once(cut, 1, 1))
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
