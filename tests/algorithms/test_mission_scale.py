@@ -51,7 +51,9 @@ def test_units_of_dense_columns_change_nothing(options):
     chosen = daskfs.Mission(8, width=2**8, **options)
     given, scaled = fitted(chosen, X, y), fitted(chosen, X * UNITS[:30], y)
     assert set(given.features) == set(scaled.features)
-    np.testing.assert_allclose(scores(scaled, X * UNITS[:30]), scores(given, X), rtol=2e-3, atol=2e-3)
+    expected = scores(given, X)
+    rounding = 3e-4 * np.abs(expected).max()  # the last fit ends within a small tolerance of the best weights
+    np.testing.assert_allclose(scores(scaled, X * UNITS[:30]), expected, rtol=2e-3, atol=rounding)
 
 
 def test_a_column_with_a_large_mean_and_a_small_spread_is_found():
