@@ -33,9 +33,8 @@ def streamed(rows: int, **fields: Any) -> Method:
 
     def choose(problem: Problem, rate: float) -> Ids:
         passes = max(1, rows // len(problem.y))
-        algorithm = daskfs.Mission(
-            len(problem.truth), loss="squared", passes=passes, learning_rate=rate, intercept=False, **fields
-        )
+        fixed = {"loss": "squared", "passes": passes, "learning_rate": rate, "intercept": False}
+        algorithm = daskfs.Mission(len(problem.truth), refit=0, **fixed, **fields)  # the refit could find what it lacks
         (meta, block), energy = _stored(problem), np.mean(problem.y**2) / 2
         state, go_on = algorithm.start(meta, seed=0), True
         while go_on:

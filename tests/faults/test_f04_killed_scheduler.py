@@ -75,7 +75,7 @@ def test_f4_a_killed_scheduler_ends_the_run_which_can_be_resumed(tmp_path, sched
                 process.send_signal(signal.SIGKILL)
                 struck.append(time.monotonic())
 
-        with pytest.raises(Interrupted, match="scheduler or its workers are gone"):
+        with pytest.raises(Interrupted, match=r"scheduler (or its workers are gone|does not answer)"):
             daskfs.select(dataset, algorithm, client=client, progress=strike, checkpoint=tmp_path / "c")
         taken = time.monotonic() - struck[0]
         assert taken < 60
@@ -100,7 +100,7 @@ def test_f4_a_killed_scheduler_ends_an_ingest_which_can_be_resumed(tmp_path, sch
             process.send_signal(signal.SIGKILL)
             process.wait()
 
-        with pytest.raises(Interrupted, match="scheduler or its workers are gone"):
+        with pytest.raises(Interrupted, match=r"scheduler (or its workers are gone|does not answer)"):
             daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight", client=client, progress=strike)
     again = daskfs.ingest(sources, tmp_path / "d.zarr", format="svmlight")
     assert again.n_samples == 8000

@@ -566,4 +566,5 @@ def _run_on_few_rows(algorithm: Mission, n_shards: int = 1) -> None:
 def _warm_up() -> None:
     for method in get_args(MissionMethod):
         for loss in ("logistic", "softmax"):
-            _run_on_few_rows(Mission(2, loss, method=method, width=16, refit=1), n_shards=2)
+            algorithm = Mission(2, loss, method=method, width=16, refit=1)
+            _run_on_few_rows(algorithm, n_shards=1 if algorithm.sharing.schedule == Schedule.SERIAL else 2)
