@@ -146,7 +146,7 @@ class Basis:
         return RandomFeatures(self.kernel, W, b, linear)
 
     def inputs_of(self, ids: NDArray[np.uint64]) -> list[NDArray[np.int64] | None]:
-        """Return the ascending columns of every random feature, or None for a feature of all columns."""
+        """Return the columns behind every random feature, ascending, or None if these are all columns."""
         inputs: list[NDArray[np.int64] | None] = [None] * len(ids)
         for q, at in self._few_inputs(ids):
             for position, columns in zip(at.tolist(), np.sort(self._choose(ids[at], q)), strict=True):

@@ -1,4 +1,4 @@
-"""The commands `daskfs select`, which selects features of files, arrays or datasets, and `daskfs plan`, its plan."""
+"""`daskfs select` selects features of files, arrays or datasets; `daskfs plan` says what that would read and take."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class FeatureSample:
             yield part
 
     def add(self, targets: NDArray[Any]) -> None:
-        """Add the class numbers, or the values, of the next rows."""
+        """Keep the targets (class numbers or real values) of those of the next rows that are in the sample."""
         self._targets.append(self._sample.of(targets, self._row))
         self._row += len(targets)
 

@@ -219,7 +219,7 @@ def _check_table(dataset: Dataset, names: Sequence[str], fills: Fills | None, da
 def _from_frame(
     frame: Any, ids: FeatureIds, names: Sequence[str], fills: Fills | None, date_formats: Mapping[str, str]
 ) -> ColumnSlices:
-    """Return the columns of a DataFrame by name, as numbers."""
+    """Return the columns of a DataFrame that have the names of features, with their values as numbers."""
     order = np.argsort(ids)  # as of other data, so that sums of products have the same last bits
     features = [find_column(frame, names[at], date_formats) for at in order.tolist()]
     n_rows, parts = row_slices(frame, [feature.column for feature in features], max(1, SLICE_CELLS // len(features)))

@@ -131,7 +131,7 @@ class Scatter:
         self._pairs: list[FloatArray] = []
 
     def add(self, truth: FloatArray, predicted: FloatArray) -> None:
-        """Add the next rows."""
+        """Keep the targets and predictions of some of the next rows."""
         some = slice(-self._row % self._step, None, self._step)
         self._pairs.append(np.stack([truth[some], predicted[some]]).astype(np.float64))
         self._row += len(truth)

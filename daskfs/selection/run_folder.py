@@ -202,7 +202,7 @@ def resolve_run(location: Location) -> Location:
 
 
 def _address_from(folder: Location, run: Location) -> str:
-    """Return the path of a run relative to the pointer's folder, or the URL of a run outside the pointer's folder."""
+    """Return how a file in `folder` names a run: by its path relative to `folder`, or by its URL if it lies elsewhere."""
     if not run.is_within(folder):
         return public_url(run.url)
     if run.path is None or folder.path is None:

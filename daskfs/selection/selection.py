@@ -451,8 +451,8 @@ class Selection:
     def evaluate(self, X: Any, y: ArrayLike | None = None, *, progress: CountProgress | None = None) -> Evaluation:
         """Return all metrics, overall and for each class or target, with weighted rows (see `Evaluation`).
 
-        A temporary file (``TMPDIR``) grows by 12 bytes a row and class. Memory does not grow with the number of rows,
-        except for the scores of a dataset laid out in columns.
+        A temporary file (``TMPDIR``) grows by 12 bytes for every row and class. Memory does not grow with the number of
+        rows, except for the scores of a dataset laid out in columns.
 
         Parameters
         ----------

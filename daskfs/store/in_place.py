@@ -147,7 +147,7 @@ class InPlace(Dataset):
 
 
 class _CellsInPlace:
-    """The cells of a matrix in place, with the members of an `ArrayReader` that blocks use."""
+    """Reads the numbers of a matrix where they are stored, with those methods of `ArrayReader` that blocks call."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ def outside_of_entry(feature, v, units, bits):
 
 @kernel
 def values_outside(ids, values, units):
-    """Return values of features outside the tables: times the feature's unit, or the sign without a unit."""
+    """Return the values of features that are in no table: value × unit if the unit is known, otherwise the sign."""
     out, bits = np.empty(len(ids), np.float32), bits_of_units(units)
     for e in range(len(ids)):
         out[e] = outside_of_entry(ids[e], values[e], units, bits)

@@ -280,7 +280,7 @@ def _minimise_on(
 
 
 def _factor(H: Float64Array, S: Indices) -> Float64Array:
-    """Return a Cholesky factor U with UᵀU = H_SS + δI, for the least δ above rounding for which U exists."""
+    """Return a Cholesky factor U with UᵀU = H_SS + δI, for the smallest δ tried for which U exists."""
     delta = len(S) * EPS * float(H.diagonal().max())
     for _ in range(10):  # the last δ outweighs all other entries
         part = kernels.submatrix(H, S)

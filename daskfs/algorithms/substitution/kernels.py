@@ -223,7 +223,7 @@ def several_products_sparse(indptr, rows, values, r, out):
 def weighted_sums_sparse(indptr, rows, values, weights, sums):
     """Compute Σvx and Σvx² of sparse columns x for each of several weights v of rows (n, several).
 
-    The sums of four entries are added at a time, so that the loop over weights is bound by arithmetic.
+    Each step adds four entries of a column to all sums, so that arithmetic takes the time, and not reading the sums.
     """
     for j in range(len(indptr) - 1):
         sums[j] = 0.0

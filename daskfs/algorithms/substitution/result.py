@@ -4,11 +4,11 @@ Features join one after the other: always the one by which the objective, loss a
 Then the weights of all features so far are fitted anew, and the importance of the feature is the fall. So the first
 features are a good set by themselves, and all importances add up to what the features together are worth.
 
-The squared loss needs no rows for that, but only the Gram matrix of the columns. Other losses are fitted to at most
-4,096 rows, each fit from the weights before in a few Newton steps. After the first eight features, several join between
-two fits, an eighth of those before: a quadratic model divides their joint fall, and they are sorted by their shares. If
-a few features tell the classes of few rows apart, a small ridge says little about the others: up to 4,096 rows are
-fitted with a ridge of at least 0.2.
+With the squared loss, the Gram matrix of the columns is enough for that. With other losses, weights are fitted to at
+most 4,096 rows; each fit starts at the weights of the fit before, and takes a few Newton steps. After the first eight
+features, several join between two fits, an eighth of the number that have joined: a quadratic model divides the fall of
+the objective among them, and they are sorted by their shares. If a few features tell the classes of few rows apart, a
+small ridge says little about the others: up to 4,096 rows are fitted with a ridge of at least 0.2.
 """
 
 from __future__ import annotations

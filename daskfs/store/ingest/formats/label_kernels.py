@@ -130,7 +130,7 @@ def _before_lowest(bits):
 
 @inlined
 def _equal_bits(text, at, byte):
-    """Return `equal_bits` also where less than a block of text is left."""
+    """Return a bit mask of the next 64 bytes that are `byte`, or of those that are left at the end of the text."""
     if at + BLOCK <= len(text):
         return equal_bits(text, at, byte)
     bits = np.uint64(0)
