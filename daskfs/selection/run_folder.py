@@ -202,7 +202,7 @@ def resolve_run(location: Location) -> Location:
 
 
 def _address_from(folder: Location, run: Location) -> str:
-    """Return how a file in `folder` names a run: by its path relative to `folder`, or by its URL if it lies elsewhere."""
+    """Return how a file in `folder` names a run: by its path relative to `folder`, or by its URL if it is elsewhere."""
     if not run.is_within(folder):
         return public_url(run.url)
     if run.path is None or folder.path is None:
