@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scaling import DOCS, drawn, table
+from marked_tables import drawn
+from scaling import DOCS, table
 
 Record = dict[str, Any]
 SELECTING = ("Online Substitution", "MISSION")

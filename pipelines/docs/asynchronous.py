@@ -1,16 +1,15 @@
 """Draw the table of asynchronous runs in docs/benchmarks.md from docs/asynchronous.json.
 
-    python pipelines/docs/asynchronous.py
-
-The table follows the line ``<!-- table: asynchronous -->`` and ends with an empty line.
+python pipelines/docs/asynchronous.py
 """
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
+
+from marked_tables import drawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 DATA = {
@@ -30,7 +29,7 @@ def within(record: dict[str, Any] | None) -> str:
     return f"{good} of {len(record['objective'])}"
 
 
-def drawn(page: str, records: list[dict[str, Any]]) -> str:
+def page_with(page: str, records: list[dict[str, Any]]) -> str:
     """Return the page with the table drawn anew."""
     runs = {(record["data"], record["method"], record["killed"]): record for record in records}
     lines = []
@@ -40,14 +39,13 @@ def drawn(page: str, records: list[dict[str, Any]]) -> str:
         calm, killed = (runs.get((data, method, is_killed)) for is_killed in (False, True))
         worst = max(max(record["objective"]) for record in (calm, killed) if record is not None)
         lines.append(f'| {DATA[data]} | `"{method}"` | {worst:.3f} | {within(calm)} | {within(killed)} |\n')
-    table = HEADER + "".join(lines)
-    return re.sub(r"(<!-- table: asynchronous -->)\n\n(?:\|.*\n)*\n?", lambda found: f"{found[1]}\n\n{table}\n", page)
+    return drawn(page, {"asynchronous": HEADER + "".join(lines)})
 
 
 def main() -> None:
     records = json.loads((DOCS / "asynchronous.json").read_text())
     page = DOCS / "benchmarks.md"
-    page.write_text(drawn(page.read_text(), records))
+    page.write_text(page_with(page.read_text(), records))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,15 @@
 """Draw the table of runs in docs/faults.md from docs/faults.json, which `make faults` writes.
 
-    python pipelines/docs/faults_page.py
-
-The table follows the line ``<!-- table: runs -->`` and ends with an empty line.
+python pipelines/docs/faults_page.py
 """
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
+
+from marked_tables import drawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 HEADER = "| fault | runs | survived | exact | worst recovery |\n|---|---|---|---|---|\n"
@@ -29,16 +28,15 @@ def rows(records: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def drawn(page: str, records: list[dict[str, Any]]) -> str:
+def page_with(page: str, records: list[dict[str, Any]]) -> str:
     """Return the page with the table drawn anew."""
-    table = HEADER + "".join(rows(records))
-    return re.sub(r"(<!-- table: runs -->)\n\n(?:\|.*\n)*\n?", lambda found: f"{found[1]}\n\n{table}\n", page)
+    return drawn(page, {"runs": HEADER + "".join(rows(records))})
 
 
 def main() -> None:
     records = json.loads((DOCS / "faults.json").read_text())
     page = DOCS / "faults.md"
-    page.write_text(drawn(page.read_text(), records))
+    page.write_text(page_with(page.read_text(), records))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from marked_tables import drawn
 
 from daskfs import Mission, OnlineSubstitution
 from daskfs.algorithms.registry import ALGORITHMS, registration
@@ -215,15 +217,6 @@ TABLES: dict[str, Callable[[Figures], str]] = {
     "numbers": numbers, "fits": fits, "extrapolated": extrapolated, "limits": limits, "light": light,
     "linear": linear, "spot": spot, "streams": streams,
 }  # fmt: skip
-
-
-def drawn(page: str, tables: Mapping[str, str]) -> str:
-    """Return the page with tables in the place of those of the same names."""
-
-    def draw(found: re.Match[str]) -> str:
-        return f"{found[1]}\n\n{tables[found[2]]}\n<!-- end -->"
-
-    return re.sub(r"(<!-- table: (\w+) -->)\n.*?<!-- end -->", draw, page, flags=re.DOTALL)
 
 
 def registration_file(name: str) -> Path:

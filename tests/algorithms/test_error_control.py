@@ -464,6 +464,16 @@ def test_sweeps_see_the_newest_residuals_also_after_a_merge(classes):
     check(state)
 
 
+def assert_memory_is_promised_and_kept(algorithm, dataset, block):
+    algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
+    tracemalloc.start()
+    state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))
+    algorithm.result(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
+
+
 @pytest.mark.slow_but_first
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_memory_is_promised_and_kept(loss):
@@ -472,13 +482,7 @@ def test_memory_is_promised_and_kept(loss):
     dataset = InMemory(X, *encode_target(X[:, 5] > rng.normal(size=4000), None), axis="columns")
     algorithm = control(60, loss=loss).resolve(dataset.meta)
     [block] = dataset.blocks(axis="columns")
-    algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
-    tracemalloc.start()
-    state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))
-    algorithm.result(state)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
+    assert_memory_is_promised_and_kept(algorithm, dataset, block)
 
 
 @pytest.mark.slow_but_first
@@ -492,13 +496,7 @@ def test_memory_of_sparse_columns_is_promised_and_kept(loss, p):
     algorithm = control(30, loss=loss).resolve(dataset.meta)
     block = next(iter(dataset.blocks(axis="columns")))
     assert len(block.ids) >= min(p, 20_000)
-    algorithm.result(algorithm.update(algorithm.start(dataset.meta, 0), block))  # kernels are loaded by now
-    tracemalloc.start()
-    state, _ = algorithm.end_pass(algorithm.update(algorithm.start(dataset.meta, 0), block))
-    algorithm.result(state)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak <= algorithm.nbytes(dataset.meta) <= 2 * peak
+    assert_memory_is_promised_and_kept(algorithm, dataset, block)
 
 
 def test_all_sets_get_the_same_passes_and_no_second_look():

@@ -37,7 +37,7 @@ def test_every_file_of_fault_tests_has_a_row():
 def test_the_table_of_runs_is_that_of_the_file():
     drawing = load_script("pipelines/docs/faults_page")
     page, records = (drawing.DOCS / "faults.md").read_text(), json.loads((drawing.DOCS / "faults.json").read_text())
-    assert drawing.drawn(page, records) == page
+    assert drawing.page_with(page, records) == page
     assert len(drawing.rows(records)) >= 1
 
 

@@ -68,7 +68,7 @@ def test_asynchronous_runs_that_are_kept_are_within_one_per_cent():
 def test_the_table_of_asynchronous_runs_is_that_of_the_file():
     drawing = load_script("pipelines/docs/asynchronous")
     records = json.loads((DOCS / "asynchronous.json").read_text())
-    assert drawing.drawn(PAGES["benchmarks.md"], records) == PAGES["benchmarks.md"]
+    assert drawing.page_with(PAGES["benchmarks.md"], records) == PAGES["benchmarks.md"]
     for runs in records:
         assert f"| {drawing.within(runs)} |" in PAGES["benchmarks.md"]
 

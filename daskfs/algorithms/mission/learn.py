@@ -46,7 +46,7 @@ from daskfs.algorithms.mission.rows import (
     without_features,
 )
 from daskfs.algorithms.mission.scaling import Scaling, in_target_unit, in_units_of, scale_rows, scale_target, units_of
-from daskfs.algorithms.mission.state import MissionState, empty_memory, rule_of, with_kept
+from daskfs.algorithms.mission.state import MissionState, empty_memory, has_sketch, rule_of, with_kept
 from daskfs.algorithms.mission.tables_only_kernels import learn_thresholded
 from daskfs.algorithms.mission.thresholding_kernels import learn_row_by_row
 from daskfs.protocol import copy_state, put_fields, take_fields
@@ -190,8 +190,9 @@ def merge_learned(params: Mission, states: Sequence[MissionState]) -> MissionSta
     """Return the merged state of several shards, which began with a common state and each learned some rows.
 
     The calibrations of the shards are averaged, which leaves a common calibration as it is. The moments of features and
-    the unit of the target are those of the shard with the first rows.
+    the unit of the target are those of the shard with the first rows. Methods without a sketch are never shared.
     """
+    assert has_sketch(params)  # the kernels would read beside its arrays
     first = min(states, key=lambda state: state.buffer_start)
     scaling, shards = first.scaling, [state.merged_shards for state in states]
     ratios = [state.target_unit / first.target_unit for state in states]

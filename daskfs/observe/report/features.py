@@ -50,7 +50,7 @@ def can_be_drawn(feature: Record) -> bool:
 
 
 def _are_lines(lines: Sequence[object], least: int = 1) -> bool:
-    """Return whether there are so many lists, none of them empty, all of the same length."""
+    """Return whether these are at least `least` lists, none of them empty, all of the same length."""
     lengths = {len(line) if isinstance(line, list) else 0 for line in lines}
     return len(lines) >= least and len(lengths) == 1 and 0 not in lengths
 

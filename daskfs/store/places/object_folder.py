@@ -94,9 +94,8 @@ class ObjectFolder:
                     raise
             if is_first:
                 return None
-            now, new_tag = self.tagged(
-                key, len(data)
-            )  # an earlier attempt may have succeeded although its response was lost
+            # An earlier attempt may have succeeded although its response was lost.
+            now, new_tag = self.tagged(key, len(data))
             return new_tag if now == data else None
 
         return self._call(key, put)
