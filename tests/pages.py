@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -24,12 +25,16 @@ _JOB = {
 
 
 def load_script(path: str) -> ModuleType:
-    """A file of the source tree that is in no package, as a module."""
+    """A script of the source tree as a module, which imports what is beside it, as a script does."""
     spec = spec_from_file_location(path.replace("/", "_"), ROOT / f"{path}.py")
     assert spec is not None
     assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module, folder = module_from_spec(spec), str((ROOT / path).parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(folder)
     return module
 
 
